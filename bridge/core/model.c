@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/model.h"
+
+#include <string.h>
+
+void labels_clear(struct labels *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        free(l->items[i].key);
+        free(l->items[i].value);
+    }
+    free(l->items);
+    *l = (struct labels){0};
+}
+
+void labels_add(struct labels *l, const char *key, const char *value)
+{
+    l->items = mem_resize(l->items, l->n + 1, sizeof(l->items[0]));
+    l->items[l->n++] = (struct label){mem_strdup(key), mem_strdup(value)};
+}
+
+const char *labels_get(const struct labels *l, const char *key)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (strcmp(l->items[i].key, key) == 0)
+            return l->items[i].value;
+    }
+    return NULL;
+}
+
+bool labels_match(const struct labels *selector, const struct labels *l)
+{
+    for (size_t i = 0; i < selector->n; i++) {
+        const char *value = labels_get(l, selector->items[i].key);
+
+        if (!value || strcmp(value, selector->items[i].value) != 0)
+            return false;
+    }
+    return selector->n > 0;
+}
+
+void kube_node_clear(struct kube_node *n)
+{
+    free(n->name);
+    free(n->uid);
+    free(n->boot_id);
+    labels_clear(&n->labels);
+    *n = (struct kube_node){0};
+}
+
+void kube_pod_clear(struct kube_pod *p)
+{
+    free(p->name);
+    free(p->uid);
+    free(p->node);
+    *p = (struct kube_pod){0};
+}
+
+void kube_pool_clear(struct kube_pool *p)
+{
+    free(p->name);
+    free(p->uid);
+    labels_clear(&p->selector);
+    free(p->partition);
+    free(p->feature);
+    *p = (struct kube_pool){0};
+}
+
+static const char *const cause_names[CAUSE_COUNT_] = {
+    [CAUSE_NONE] = "none",           [CAUSE_CORDONED] = "cordoned",
+    [CAUSE_LEFT_POOL] = "left-pool", [CAUSE_NOT_READY] = "not-ready",
+    [CAUSE_GONE] = "gone",
+};
+
+const char *cause_name(enum cause c)
+{
+    return c < CAUSE_COUNT_ ? cause_names[c] : "unknown";
+}
+
+enum cause cause_from_name(const char *name)
+{
+    for (enum cause c = CAUSE_NONE; c < CAUSE_COUNT_; c++) {
+        if (name && strcmp(cause_names[c], name) == 0)
+            return c;
+    }
+    return CAUSE_NONE;
+}
+
+bool ledger_is_empty(const struct ledger *l)
+{
+    return l->episode == CAUSE_NONE && l->overruled == 0;
+}
+
+bool ledger_equal(const struct ledger *a, const struct ledger *b)
+{
+    return a->episode == b->episode && a->overruled == b->overruled &&
+           (a->episode == CAUSE_NONE || a->episode_at == b->episode_at);
+}
+
+void slurm_node_clear(struct slurm_node *n)
+{
+    free(n->name);
+    free(n->addr);
+    free(n->state);
+    free(n->reason);
+    free(n->features);
+    free(n->extra_other);
+    *n = (struct slurm_node){0};
+}
+
+void slurm_snapshot_free(struct slurm_snapshot *s)
+{
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->n; i++)
+        slurm_node_clear(&s->nodes[i]);
+    free(s->nodes);
+    free(s);
+}
+
+const char *verb_name(enum verb v)
+{
+    switch (v) {
+    case VERB_NONE:
+        return "none";
+    case VERB_DRAIN:
+        return "drain";
+    case VERB_DOWN:
+        return "down";
+    case VERB_RESUME:
+        return "resume";
+    case VERB_NOTE:
+        return "note";
+    }
+    return "unknown";
+}
+
+void action_clear(struct action *a)
+{
+    free(a->names);
+    free(a->reason);
+    free(a->extra_other);
+    *a = (struct action){0};
+}
