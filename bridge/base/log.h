@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * logfmt lines on stderr: time=... level=... msg="..." key=value. Used by io and app only, once,
+ * where an error is handled; never a secret. One write(2) a line, so that threads do not mix.
+ *
+ *     log_info("node drained", LOG_STR("node", name), LOG_NUM("jobs", n));
+ */
+#ifndef TG_BASE_LOG_H
+#define TG_BASE_LOG_H
+
+#include <stdint.h>
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+struct log_field {
+    const char *key;
+    const char *str; /* used when not NULL, quoted where needed */
+    int64_t num;
+};
+
+#define LOG_STR(k, v) {.key = (k), .str = (v) ? (v) : ""}
+#define LOG_NUM(k, v) {.key = (k), .num = (v)}
+
+void log_set_level(enum log_level level); /* default LOG_LEVEL_INFO; the only global there is */
+void log_emit(enum log_level level, const char *msg, const struct log_field *fields);
+
+#define log_at(level, msg, ...)                                                          \
+    log_emit(level, msg, (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}})
+#define log_error(msg, ...) log_at(LOG_LEVEL_ERROR, msg __VA_OPT__(, ) __VA_ARGS__)
+#define log_warn(msg, ...) log_at(LOG_LEVEL_WARN, msg __VA_OPT__(, ) __VA_ARGS__)
+#define log_info(msg, ...) log_at(LOG_LEVEL_INFO, msg __VA_OPT__(, ) __VA_ARGS__)
+#define log_debug(msg, ...) log_at(LOG_LEVEL_DEBUG, msg __VA_OPT__(, ) __VA_ARGS__)
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * From facts to what is wanted of each node. Pure: no I/O, no clock, no log; `now` and policy are
+ * arguments. Idempotent: when the actions of a verdict have been done, deciding again gives none.
+ */
+#ifndef TG_CORE_DECIDE_H
+#define TG_CORE_DECIDE_H
+
+#include "core/model.h"
+
+struct policy {
+    int64_t resume_hold_ms;  /* Ready must have stood this long before a node is resumed */
+    int64_t down_confirm_ms; /* slurmd must have been silent this long before DOWN */
+};
+
+#define POLICY_DEFAULT ((struct policy){.resume_hold_ms = 5000, .down_confirm_ms = 5000})
+
+/* What the TCP connects to a suspect's slurmd said. */
+struct probe_fact {
+    enum tri answers;
+    int64_t since; /* when this answer was first heard without another between */
+};
+
+/* All that is known of one node. The pointers are borrowed; NULL: there is no such thing. */
+struct node_facts {
+    const char *name;
+    const struct kube_node *kube;
+    const struct kube_pod *pod;
+    const struct kube_pool *pool;     /* the one whose feature it has in Slurm, else `selected` */
+    const struct kube_pool *selected; /* the one that selects the Kubernetes node */
+    const struct kube_pool *rival;    /* a second one that does as well: hands off */
+    const struct slurm_node *slurm;
+    struct probe_fact probe;
+    uint32_t slurm_uid;
+};
+
+/* Whose word keeps the node from jobs. */
+enum holder {
+    HOLDER_NOBODY,
+    HOLDER_TIDEGATE,
+    HOLDER_SLURM,  /* a text of slurmctld's own that we may clear */
+    HOLDER_PERSON, /* anything else: never cleared, never overwritten */
+};
+
+const char *holder_name(enum holder h);
+
+/* Why the verdict is what it is; each has its sentence in text.h. */
+enum why {
+    WHY_HEALTHY,
+    WHY_NOT_REGISTERED, /* in Kubernetes, not (yet) in Slurm */
+    WHY_NOT_OURS,       /* in Slurm, but of no pool */
+    WHY_TWO_POOLS,
+    WHY_CAUSE,      /* a cause stands and the node is held for it */
+    WHY_PERSON,     /* a person holds it */
+    WHY_OVERRULED,  /* a person resumed it in spite of the cause */
+    WHY_HOLD_TIME,  /* fine again, not for long enough */
+    WHY_SILENT,     /* fine in Kubernetes, but slurmd does not answer yet */
+    WHY_INVALID_REG, /* slurmctld refuses the node's registration */
+    WHY_RESUMING,
+    WHY_COUNT_,
+};
+
+struct verdict {
+    enum verb verb;
+    enum cause cause; /* the worst that stands, also when nothing is done about it */
+    enum holder holder;
+    enum why why;
+    bool down;            /* the reason is to be the one for DOWN */
+    bool write_extra;
+    struct ledger ledger; /* as it is to stand afterwards */
+    bool suspect;         /* ask slurmd by TCP */
+    int64_t look_again_at; /* 0: nothing here hangs on time alone */
+};
+
+struct verdict decide(const struct node_facts *f, const struct policy *p, int64_t now);
+
+/* The holder by what Slurm shows; used by decide() and by the views. */
+enum holder decide_holder(const struct slurm_node *s, uint32_t slurm_uid);
+
+/* A node is the pool's in Slurm when it carries the pool's feature and registered by itself. */
+bool decide_in_pool(const struct slurm_node *s, const struct kube_pool *pool);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The facts that the core decides on: plain values, filled in by codec and io, read by core and
+ * app. Strings are owned by the value and freed by its x_clear(); NULL stands for 'not given'.
+ * Times are ms since 1970 unless a name says otherwise; 0 stands for 'not known'.
+ */
+#ifndef TG_CORE_MODEL_H
+#define TG_CORE_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+
+/* Fail closed: what could not be looked up is UNKNOWN, never NO. */
+enum tri { TRI_UNKNOWN, TRI_NO, TRI_YES };
+
+struct label {
+    char *key;
+    char *value;
+};
+
+struct labels {
+    struct label *items;
+    size_t n;
+};
+
+void labels_clear(struct labels *l);
+void labels_add(struct labels *l, const char *key, const char *value);
+const char *labels_get(const struct labels *l, const char *key); /* NULL: no such key */
+/* True when every pair of `selector` stands in `l`. An empty selector matches nothing. */
+bool labels_match(const struct labels *selector, const struct labels *l);
+
+/* A Kubernetes Node, as far as the bridge looks at it. */
+struct kube_node {
+    char *name;
+    char *uid;
+    char *boot_id; /* status.nodeInfo.bootID: another one after a restart */
+    struct labels labels;
+    bool unschedulable; /* cordoned */
+    enum tri ready;     /* condition Ready: True YES; False and Unknown NO; absent UNKNOWN */
+    int64_t ready_since; /* lastTransitionTime of Ready */
+};
+
+/* A pod of ours that runs slurmd. */
+struct kube_pod {
+    char *name;
+    char *uid;
+    char *node; /* spec.nodeName; NULL while not scheduled */
+    bool ready;
+    bool terminating; /* deletionTimestamp is set */
+};
+
+/* A Pool object (pools.tidegate.dev). */
+struct kube_pool {
+    char *name;
+    char *uid;
+    int64_t generation;
+    struct labels selector; /* spec.nodeSelector */
+    char *partition;
+    char *feature; /* marks the pool's nodes in Slurm */
+};
+
+void kube_node_clear(struct kube_node *n);
+void kube_pod_clear(struct kube_pod *p);
+void kube_pool_clear(struct kube_pool *p);
+
+/* Why a node is, or would be, kept from Slurm's jobs. The rows of the policy table in decide.c. */
+enum cause {
+    CAUSE_NONE,
+    CAUSE_CORDONED,
+    CAUSE_LEFT_POOL,
+    CAUSE_NOT_READY,
+    CAUSE_GONE,
+    CAUSE_COUNT_,
+};
+
+const char *cause_name(enum cause c); /* "cordoned", ...; as written into the ledger */
+enum cause cause_from_name(const char *name); /* CAUSE_NONE when not known */
+
+/*
+ * What the bridge must remember of a node over its own restart. It lives in the Slurm node's Extra,
+ * as a JSON object under the key "tidegate"; see codec/ledger.h for the text.
+ */
+struct ledger {
+    enum cause episode; /* the cause that we drained the node for and have not ended; or NONE */
+    int64_t episode_at; /* when that was */
+    uint32_t overruled; /* bit (1 << cause): a person resumed the node in spite of it */
+};
+
+bool ledger_is_empty(const struct ledger *l);
+bool ledger_equal(const struct ledger *a, const struct ledger *b);
+
+enum extra_state {
+    EXTRA_OURS,    /* empty, or a JSON object: the ledger can be kept there */
+    EXTRA_FOREIGN, /* somebody wrote something else: never touched */
+};
+
+enum slurm_base {
+    SLURM_BASE_UNKNOWN,
+    SLURM_BASE_DOWN,
+    SLURM_BASE_IDLE,
+    SLURM_BASE_ALLOCATED,
+    SLURM_BASE_MIXED,
+    SLURM_BASE_OTHER, /* FUTURE, ERROR, ... */
+};
+
+/* A Slurm node, as slurmctld tells it. */
+struct slurm_node {
+    char *name;
+    char *addr;    /* where slurmctld reaches slurmd */
+    uint16_t port; /* slurmd's port */
+    enum slurm_base base;
+    bool drain;         /* flag DRAIN */
+    bool fail;          /* flag FAIL */
+    bool not_responding; /* flag NOT_RESPONDING */
+    bool invalid_reg;   /* flag INVALID_REG: slurmctld refuses RESUME until it is mended */
+    bool maint;         /* in a maintenance reservation: not a drain */
+    bool completing;
+    bool dynamic; /* DYNAMIC_NORM: made by a slurmd that registered with -Z */
+    char *state;  /* the whole state as sinfo writes it, e.g. "IDLE+DRAIN" */
+    char *reason; /* without Slurm's own suffix; NULL when empty */
+    uint32_t reason_uid;
+    int64_t reason_at;
+    char *features; /* comma separated */
+    enum extra_state extra_state;
+    char *extra_other; /* the other keys of Extra as compact JSON object, NULL when there are none;
+                          of EXTRA_FOREIGN the whole text */
+    struct ledger ledger;
+    int64_t boot_at;
+    uint32_t cpus;
+    uint32_t alloc_cpus;
+    uint32_t jobs; /* running or completing there */
+};
+
+void slurm_node_clear(struct slurm_node *n);
+
+/* One whole answer of slurmctld. */
+struct slurm_snapshot {
+    struct slurm_node *nodes;
+    size_t n;
+    uint32_t slurm_uid; /* SlurmUser: whose word slurmctld's own texts are */
+    int64_t taken_mono_ms;
+};
+
+void slurm_snapshot_free(struct slurm_snapshot *s);
+TG_DEFINE_FREEP(struct slurm_snapshot, slurm_snapshot_free);
+
+/* What is asked of slurmctld. */
+enum verb { VERB_NONE, VERB_DRAIN, VERB_DOWN, VERB_RESUME, VERB_NOTE /* Extra only */ };
+
+const char *verb_name(enum verb v);
+
+/* The same change to one or more nodes: one RPC with a hostlist. */
+struct action {
+    enum verb verb;
+    const char **names; /* borrowed from the facts */
+    size_t n;
+    char *reason; /* for DRAIN and DOWN; RESUME and NOTE have none */
+    bool write_extra; /* false: leave Extra alone (EXTRA_FOREIGN) */
+    struct ledger ledger;
+    char *extra_other; /* kept beside the ledger */
+};
+
+void action_clear(struct action *a);
+
+#endif

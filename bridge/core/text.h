@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Every sentence that a person may read in a Slurm reason, an Event or an answer of `why`. */
+#ifndef TG_CORE_TEXT_H
+#define TG_CORE_TEXT_H
+
+#include "core/decide.h"
+
+#define TEXT_PREFIX "tidegate/"
+
+/* True when a reason is of our grammar: tidegate/<class>: <text>, class k8s health update fail. */
+bool text_is_ours(const char *reason);
+
+/* The Slurm reason for a cause. `down`: for DOWN. The caller frees. */
+char *text_reason(enum cause c, bool down, const char *pool);
+
+/* One sentence for a person: why the node stands as it does. The caller frees. */
+char *text_why(const struct node_facts *f, const struct verdict *v);
+
+/* What will end this state, as a sentence; "" when there is nothing to end. The caller frees. */
+char *text_ends(const struct node_facts *f, const struct verdict *v);
+
+/* Event reason (CamelCase, Kubernetes' convention) and message for an action that was done. */
+const char *text_event_reason(enum verb v);
+char *text_event_message(enum verb v, const char *reason);
+
+#endif
