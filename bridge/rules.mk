@@ -28,7 +28,7 @@ LINK_fuzz := -fsanitize=fuzzer,address,undefined
 
 CC := $(CC_$(VARIANT))
 CFLAGS = $(STD) $(WARN) $(FLAGS_$(VARIANT)) $(shell pkgconf --cflags $(PKGS))
-LIBS := $(shell pkgconf --libs $(PKGS)) -lslurm -lpthread
+LIBS := $(shell pkgconf --libs $(PKGS)) -lslurm -lpthread -lm
 CFLAGS := $(CFLAGS)
 
 SRC_BASE := $(wildcard bridge/base/*.c)

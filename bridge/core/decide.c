@@ -256,6 +256,20 @@ static void settle_ledger(const struct node_facts *f, struct verdict *v)
     v->ledger.overruled &= standing; /* until the cause has cleared once */
 }
 
+/*
+ * A text that is left on a node which nobody holds. Slurm would put it under the next DOWN of its own
+ * (a restarted pod) or drain of its own, and these would look like the word of whoever wrote it.
+ */
+static bool stale_reason(const struct node_facts *f, const struct verdict *v)
+{
+    const struct slurm_node *s = f->slurm;
+
+    if (v->holder != HOLDER_NOBODY || !s->reason || s->rebooting)
+        return false;
+    /* where the ledger cannot be kept, this text is what tells of the overruling */
+    return !(s->extra_state == EXTRA_FOREIGN && v->ledger.overruled);
+}
+
 struct verdict decide(const struct node_facts *f, const struct policy *p, int64_t now)
 {
     struct verdict v = {.why = WHY_HEALTHY};
@@ -288,7 +302,10 @@ struct verdict decide(const struct node_facts *f, const struct policy *p, int64_
         v.why = WHY_OVERRULED;
 
     v.write_extra = f->slurm->extra_state == EXTRA_OURS;
-    if (v.verb == VERB_NONE && v.write_extra && !ledger_equal(&v.ledger, &f->slurm->ledger))
+    v.blank_reason = v.verb == VERB_NONE && stale_reason(f, &v);
+    if (v.verb == VERB_NONE &&
+        (v.blank_reason ||
+         (v.write_extra && !ledger_equal(&v.ledger, &f->slurm->ledger))))
         v.verb = VERB_NOTE;
     return v;
 }

@@ -66,6 +66,7 @@ struct verdict {
     enum holder holder;
     enum why why;
     bool down;            /* the reason is to be the one for DOWN */
+    bool blank_reason;    /* NOTE: take away the text that an ended drain has left behind */
     bool write_extra;
     struct ledger ledger; /* as it is to stand afterwards */
     bool suspect;         /* ask slurmd by TCP */

@@ -118,6 +118,7 @@ struct slurm_node {
     bool invalid_reg;   /* flag INVALID_REG: slurmctld refuses RESUME until it is mended */
     bool maint;         /* in a maintenance reservation: not a drain */
     bool completing;
+    bool rebooting;     /* a reboot by Slurm is asked for or under way: its reason is in use */
     bool dynamic; /* DYNAMIC_NORM: made by a slurmd that registered with -Z */
     char *state;  /* the whole state as sinfo writes it, e.g. "IDLE+DRAIN" */
     char *reason; /* without Slurm's own suffix; NULL when empty */
@@ -132,6 +133,7 @@ struct slurm_node {
     uint32_t cpus;
     uint32_t alloc_cpus;
     uint32_t jobs; /* running or completing there */
+    double job_share; /* the same, each counted as 1/(nodes it runs on): sums up to jobs */
 };
 
 void slurm_node_clear(struct slurm_node *n);
@@ -152,12 +154,16 @@ enum verb { VERB_NONE, VERB_DRAIN, VERB_DOWN, VERB_RESUME, VERB_NOTE /* Extra on
 
 const char *verb_name(enum verb v);
 
+/* Slurm ignores an empty reason; a blank is as near as one gets to none without slurmdbd. */
+#define REASON_BLANK " "
+
 /* The same change to one or more nodes: one RPC with a hostlist. */
 struct action {
     enum verb verb;
     const char **names; /* borrowed from the facts */
     size_t n;
-    char *reason; /* for DRAIN and DOWN; RESUME and NOTE have none */
+    char *reason; /* for DRAIN and DOWN; of a NOTE: NULL leaves the text, REASON_BLANK takes it away.
+                     RESUME always takes it away */
     bool write_extra; /* false: leave Extra alone (EXTRA_FOREIGN) */
     struct ledger ledger;
     char *extra_other; /* kept beside the ledger */

@@ -59,6 +59,8 @@ void plan_make(const struct node_facts *facts, const struct verdict *verdicts, s
             if (v->verb == VERB_DRAIN || v->verb == VERB_DOWN)
                 one.reason = text_reason(v->cause, v->down,
                                          facts[i].pool ? facts[i].pool->name : NULL);
+            else if (v->blank_reason)
+                one.reason = mem_strdup(REASON_BLANK);
             if (v->write_extra) {
                 one.ledger = v->ledger;
                 mem_set(&one.extra_other, facts[i].slurm->extra_other);

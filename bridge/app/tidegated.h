@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Parts of tidegated: options, the bridge (rounds), its HTTP answers, pool status. */
+#ifndef TG_APP_TIDEGATED_H
+#define TG_APP_TIDEGATED_H
+
+#include <systemd/sd-event.h>
+
+#include "core/plan.h"
+#include "core/world.h"
+#include "io/cache.h"
+#include "io/ctld.h"
+#include "io/events.h"
+#include "io/httpd.h"
+#include "io/kube.h"
+#include "io/lease.h"
+#include "io/probe.h"
+
+struct options {
+    char *namespace;
+    char *identity;
+    char *lease;
+    char *listen;
+    char *pod_selector;
+    char *kube_server;
+    char *kube_ca;
+    char *kube_token;
+    char *kube_cert;
+    char *kube_key;
+    char *apply; /* NULL: run the bridge */
+    struct policy policy;
+};
+
+/* -EINVAL with a sentence; 1: --help or --version was answered, exit 0. */
+int options_parse(int argc, char **argv, struct options *ret, struct err *err) _must_use_;
+void options_clear(struct options *o);
+
+/* Counters for /metrics. */
+struct bridge_counts {
+    uint64_t rounds;
+    uint64_t rpcs;
+    uint64_t done[VERB_NOTE + 1];
+    uint64_t failed[VERB_NOTE + 1];
+    uint64_t slurm_load_failures;
+};
+
+struct bridge;
+
+int bridge_new(sd_event *event, struct kube *kube, const struct options *o,
+               struct bridge **ret, struct err *err) _must_use_;
+void bridge_free(struct bridge *b);
+TG_DEFINE_FREEP(struct bridge, bridge_free);
+/* Gives the lease up and then ends the event loop. */
+void bridge_stop(struct bridge *b);
+
+/* The world as it is known now, joined and decided anew; borrowed from the caches. */
+struct bridge_view {
+    struct world world;
+    struct verdict *verdicts;
+    bool leader;
+    bool kube_fresh;
+    bool kube_synced;
+    bool slurm_fresh;
+    bool slurm_synced;
+    int64_t slurm_silent_ms; /* since a load last came back in whatever way */
+    const char *slurm_error;
+    const char *lease_holder;
+    const struct bridge_counts *counts;
+    uint64_t events_dropped;
+};
+void bridge_look(struct bridge *b, struct bridge_view *ret);
+void bridge_view_clear(struct bridge_view *v);
+
+/* httpd_cb with the bridge as userdata. */
+void answers_serve(const char *path, struct httpd_reply *ret, void *userdata);
+
+/* Writes the pools' status where it differs from what was last written. */
+struct pool_status;
+struct pool_status *pool_status_new(struct kube *kube, const char *namespace);
+void pool_status_free(struct pool_status *s);
+void pool_status_update(struct pool_status *s, const struct world *w,
+                        const struct verdict *verdicts, const struct kube_pool *const *pools,
+                        size_t n_pools);
+
+/* --apply: sends the custom resource definition in `file`; runs the loop until that is done. */
+int apply_file(sd_event *event, struct kube *kube, const char *file, struct err *err) _must_use_;
+
+#endif
