@@ -59,9 +59,6 @@ imagePullPolicy: {{ $v.pullPolicy }}
 {{- range .Values.users }}{{ if eq .name $login.user }}{{ $user = deepCopy . }}{{ end }}{{ end -}}
 {{- if $login.uid }}{{ $_ := set $user "uid" $login.uid }}{{ end -}}
 {{- if $login.gid }}{{ $_ := set $user "gid" $login.gid }}{{ end -}}
-{{- if not (and $user.uid $user.gid) -}}
-{{-   fail (printf "login.user: %q is not in users; add it there, or set login.uid and login.gid" $login.user) -}}
-{{- end -}}
 {{- $_ := set $user "home" ($user.home | default $login.home | default (printf "/home/%s" $login.user)) -}}
 {{ toJson $user }}
 {{- end -}}

@@ -77,4 +77,8 @@
 {{-   $_ := set $names .name true -}}
 {{-   $_ := set $uids $uid .name -}}
 {{- end -}}
+{{- $user := include "tidegate.loginUser" . | fromJson -}}
+{{- if not (and $user.uid $user.gid) -}}
+{{-   fail (printf "login.user is %q, who is not in users: add that user, or set login.uid and login.gid" $user.name) -}}
+{{- end -}}
 {{- end -}}
