@@ -29,6 +29,38 @@ fuzz: ## each fuzzer for FUZZ_SECONDS (20)
 
 endif
 
+.PHONY: test check
+test: ## every test: lint, unit, fuzz, chart, images, component, kind
+	@tests/run lint unit asan fuzz chart images component kind
+check: ## those that need no cluster
+	@tests/run lint unit fuzz chart component
+
+.PHONY: lint format
+lint: ## the checks of tests/lint/run
+	@tests/toolbox/run tests/lint/run $(CHECKS)
+format: ## lays the C code out
+	@tests/toolbox/run bash -c 'git ls-files "*.c" "*.h" | xargs clang-format -i --style=file:bridge/.clang-format'
+
+.PHONY: images kind-image cluster cluster-down
+images: ## builds the three images and prints their sizes
+	@tests/images/images
+kind-image: ## makes or pulls the image of the kind nodes
+	@tests/kind/host
+	@tests/kind/image
+cluster: ## brings the kind cluster up
+	@tests/kind/cluster up
+cluster-down: ## removes it
+	@tests/kind/cluster down
+
+.PHONY: demo demo-down bench
+demo: ## from nothing to jobs on a kind cluster, step by step
+	@tests/kind/demo
+demo-down: ## removes what the demo made; caches stay
+	@tests/kind/demo-down
+bench: ## speed and memory, each beside its baseline; build/bench/*.json
+	@tests/toolbox/run tests/bench/component
+	@tests/bench/kind
+
 .PHONY: help
 help: ## this list
 	@grep -hE '^[a-z][a-z -]*:.*## ' Makefile | sed 's/:[^#]*## /\t/' | expand -t 44

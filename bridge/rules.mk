@@ -73,7 +73,7 @@ unit-programs: $(addprefix $(B)/unit/,$(UNIT))
 # libslurm leaks by design at load; what leaks of ours is still seen (suppressions name libslurm only).
 unit: unit-programs
 	CMOCKA_MESSAGE_OUTPUT=TAP LSAN_OPTIONS=suppressions=bridge/tests/lsan.supp:print_suppressions=0 \
-		prove --timer --exec '' $(sort $(addprefix $(B)/unit/,$(UNIT)))
+		prove $(PROVE_FLAGS) --timer --exec '' $(sort $(addprefix $(B)/unit/,$(UNIT)))
 
 # ---- fuzzers ----------------------------------------------------------------------------------
 
@@ -95,5 +95,15 @@ fuzz-run: fuzz-programs
 			-verbosity=0 build/corpus/$$name $$(ls -d bridge/tests/fuzz/corpus/$$name 2>/dev/null) \
 			|| exit 1; \
 	done
+
+# The same as TAP, for tests/run.
+.PHONY: fuzz-tap
+fuzz-tap: fuzz-programs
+	@n=0; bad=0; echo "1..$(words $(FUZZ))"; \
+	for f in $(FUZZ); do \
+		n=$$((n + 1)); \
+		if $(MAKE) -s FUZZ=$$f VARIANT=fuzz fuzz-run; then echo "ok $$n - fuzz: $$f"; \
+		else echo "not ok $$n - fuzz: $$f"; bad=1; fi; \
+	done; exit $$bad
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
