@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Cuts a stream of JSON into single objects without holding the whole: a Kubernetes list into its
- * items, a watch into its events. Bytes may be split anywhere. Knows only as much of JSON as it
- * takes to find where an object ends; cJSON judges the pieces.
+ * Cuts a stream of JSON into single objects without holding the whole: a Kubernetes list
+ * into its items, a watch into its events. Bytes may be split anywhere. Knows only as
+ * much of JSON as it takes to find where an object ends; cJSON judges the pieces.
  */
 #ifndef TG_CODEC_JSONSTREAM_H
 #define TG_CODEC_JSONSTREAM_H
@@ -13,14 +13,17 @@
 #include "base/mem.h"
 
 enum jsonstream_mode {
-    JSONSTREAM_LIST,   /* one object whose member "items" is an array: each element is a piece; the
-                          object without its items is the last piece (metadata, kind, ...) */
-    JSONSTREAM_OBJECTS, /* objects one after the other: each is a piece */
+    /* One object whose member "items" is an array: each element is a piece; the object
+     * without its items ("items":[], metadata, kind, ...) is the last piece. */
+    JSONSTREAM_LIST,
+    /* Objects one after the other: each is a piece. */
+    JSONSTREAM_OBJECTS,
 };
 
 enum jsonstream_piece { JSONSTREAM_ITEM, JSONSTREAM_ENVELOPE /* of LIST only */ };
 
-/* `text` is NUL-terminated and valid during the call. A negative return ends the feed with it. */
+/* `text` is NUL-terminated and valid during the call. A negative return ends the feed
+ * with it. */
 typedef int (*jsonstream_cb)(enum jsonstream_piece kind, const char *text, size_t len,
                              void *userdata, struct err *err);
 
@@ -32,8 +35,10 @@ struct jsonstream *jsonstream_new(enum jsonstream_mode mode, size_t cap, jsonstr
 void jsonstream_free(struct jsonstream *s);
 TG_DEFINE_FREEP(struct jsonstream, jsonstream_free);
 
-/* -EBADMSG: no JSON of the expected form; -EMSGSIZE: a piece is too large; or the callback's. */
-int jsonstream_feed(struct jsonstream *s, const void *data, size_t n, struct err *err) _must_use_;
+/* -EBADMSG: no JSON of the expected form; -EMSGSIZE: a piece is too large; or the
+ * callback's. */
+int jsonstream_feed(struct jsonstream *s, const void *data, size_t n, struct err *err)
+    _must_use_;
 /* -EBADMSG when the stream ended inside an object (LIST: before the end of the list). */
 int jsonstream_finish(struct jsonstream *s, struct err *err) _must_use_;
 

@@ -7,8 +7,8 @@
 
 #include "core/model.h"
 
-/* On failure (-EBADMSG: the object lacks something that every such object has, or has it with the
- * wrong type) nothing is written. The caller clears what it got. */
+/* On failure (-EBADMSG: the object lacks something that every such object has, or has it
+ * with the wrong type) nothing is written. The caller clears what it got. */
 int k8s_node_parse(const cJSON *obj, struct kube_node *ret, struct err *err) _must_use_;
 int k8s_pod_parse(const cJSON *obj, struct kube_pod *ret, struct err *err) _must_use_;
 int k8s_pool_parse(const cJSON *obj, struct kube_pool *ret, struct err *err) _must_use_;
