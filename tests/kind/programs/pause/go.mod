@@ -1,0 +1,3 @@
+module tidegate.dev/programs/pause
+
+go 1.24.0
