@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The parts of ctld that run on its worker thread and call libslurm. Private to
+ * io/ctld*.c. */
+#ifndef TG_IO_CTLD_PRIV_H
+#define TG_IO_CTLD_PRIV_H
+
+#include <slurm/slurm.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "core/model.h"
+#include "io/ctld.h"
+
+/* Jobs on one node. */
+struct ctld_jobs {
+    char *node;
+    uint32_t n;
+    double share; /* the same, each counted as 1/(nodes it runs on) */
+};
+
+/* What was read last from slurmctld. */
+struct ctld_source {
+    node_info_msg_t *nodes;      /* as libslurm gave it; NULL: never read */
+    const node_info_t **by_name; /* records with a name, sorted */
+    size_t n;
+    bool nodes_full;        /* ask for everything next time */
+    int64_t nodes_full_at;  /* CLOCK_BOOTTIME ms of the last whole answer */
+    struct ctld_jobs *jobs; /* sorted by node */
+    size_t n_jobs;
+    time_t jobs_stamp;       /* slurmctld's; 0: ask for everything */
+    int64_t jobs_not_before; /* CLOCK_BOOTTIME ms */
+    uint32_t slurm_uid;
+    bool slurm_uid_known;
+    int64_t read_at;  /* CLOCK_BOOTTIME ms when the last read that went well began */
+    uint64_t changes; /* grows with every answer that told something */
+};
+
+/* Reads what has changed. On failure what was read before stays, to be read anew. */
+int ctld_source_refresh(struct ctld_source *s, struct err *err) _must_use_;
+struct slurm_snapshot *ctld_source_snapshot(const struct ctld_source *s);
+const node_info_t *ctld_source_find(const struct ctld_source *s, const char *name);
+void ctld_source_clear(struct ctld_source *s);
+
+/* Changes when somebody changes what the bridge decides on and writes: the hold, its
+ * reason, Extra. */
+uint64_t ctld_fingerprint(const node_info_t *node);
+
+/* libslurm's errno as our code, with a sentence "what: ..."; -EHOSTDOWN, -EACCES or -EIO.
+ */
+int ctld_error(int slurm_errno, const char *what, struct err *err);
+
+/* One node of a batch, as it was when it was decided on. */
+struct ctld_target {
+    char *name;
+    bool known;
+    uint64_t fingerprint;
+};
+
+struct ctld_batch {
+    struct action *actions;       /* copies; names point into targets */
+    struct ctld_target **targets; /* one array for each action */
+    size_t n;
+    int64_t valid_until_ms;
+    struct ctld_outcome *outcomes; /* filled in by ctld_batch_run(); error is owned */
+    size_t n_outcomes;
+    size_t rpcs;
+};
+
+void ctld_batch_run(struct ctld_batch *b, struct ctld_source *s);
+
+#endif
