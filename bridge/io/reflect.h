@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Keeps up with one kind of object: list, then watch with bookmarks from the list's resourceVersion,
- * list anew on 410 and after anything that could have lost an event. Reports objects, keeps none.
+ * Keeps up with one kind of object: list, then watch with bookmarks from the list's
+ * resourceVersion, list anew on 410 and after anything that could have lost an event.
+ * Reports objects, keeps none.
  */
 #ifndef TG_IO_REFLECT_H
 #define TG_IO_REFLECT_H
@@ -12,29 +13,36 @@
 
 enum reflect_kind {
     REFLECT_LIST_BEGIN, /* obj NULL: objects that are not named until LIST_END are gone */
-    REFLECT_PUT,        /* an object as it is now (from a list, ADDED or MODIFIED) */
+    REFLECT_PUT,        /* an object as it is now (from a list, ADDED or MODIFIED); has a
+                           metadata.name.        Of one in a list that is no valid JSON it is only
+                           {"metadata":{"name":N}}: it        does not read as any kind, but it is
+                           there, so what was known of it stays */
     REFLECT_DELETE,
     REFLECT_LIST_END, /* obj NULL: the world is complete; from here on it is fresh */
-    REFLECT_LOST,     /* obj NULL: no longer fresh (the watch broke, or a list failed) */
-    REFLECT_FRESH,    /* obj NULL: fresh again, by a watch that carried on without a new list */
+    REFLECT_LOST,  /* obj NULL: no longer fresh (the watch broke, or a list failed: then
+                      what it  has not named says nothing) */
+    REFLECT_FRESH, /* obj NULL: fresh again, by a watch that carried on without a new list
+                    */
 };
 
 typedef void (*reflect_cb)(enum reflect_kind kind, const cJSON *obj, void *userdata);
 
 struct reflect_config {
-    const char *what; /* for log lines: "nodes" */
-    const char *path; /* /api/v1/nodes */
+    const char *what;  /* for log lines: "nodes" */
+    const char *path;  /* /api/v1/nodes */
     const char *query; /* escaped, e.g. labelSelector=...; NULL: none */
     size_t object_cap; /* bytes one object may have; 0: 2 MiB */
-    int64_t idle_ms;   /* a watch without a byte for so long is broken; 0: 90 s (bookmarks come about
-                          every minute) */
+    int64_t idle_ms;   /* a watch without a byte for so long is broken; 0: 90 s (bookmarks
+                          come about   every minute) */
     reflect_cb cb;
     void *userdata;
 };
 
 struct reflect;
 
-/* Starts at once; retries for ever with 0.1 s growing to 5 s between tries, with jitter. */
+/* The callback comes also from inside a libcurl callback: it may begin and cancel
+ * requests, but not free the kube or this. Free this before the kube. Starts at once;
+ * retries for ever with 0.1 s growing to 5 s between tries, with jitter. */
 int reflect_new(struct kube *k, sd_event *event, const struct reflect_config *config,
                 struct reflect **ret, struct err *err) _must_use_;
 void reflect_free(struct reflect *r);
