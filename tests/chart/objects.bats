@@ -139,6 +139,12 @@ tidegate pools/status  patch" ]
     holds 'named("Service"; "tidegate-controller").spec.publishNotReadyAddresses'
 }
 
+@test "slurmctld knows the names that srun may come from, and asks no DNS for them" {
+    holds 'named("Deployment"; "tidegate-login").spec.template.spec.hostname == "tidegate-login"'
+    holds 'named("Deployment"; "tidegate-controller").spec.template.spec.hostAliases
+        == [{ip: "127.0.0.1", hostnames: ["tidegate-login", "notebook-0"]}]' -f "$chart/ci/full-values.yaml"
+}
+
 @test "addresses come from the environment, whatever the release is called" {
     run -0 helm template my-tide "$chart" -n x --kube-version 1.34.0
     [[ $output == *'value: "$(MY_TIDE_CONTROLLER_SERVICE_HOST)"'* &&
