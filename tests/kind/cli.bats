@@ -14,7 +14,7 @@ from_bridge() { k exec deploy/tidegate-bridge -c tidegated -- tidegate "$@"; }
 from_kubectl() {
     "$CONTAINER" run --rm --network host --user 0 -v "$(command -v kubectl):/usr/local/bin/kubectl:ro" \
         -v "${PLUGIN_KUBECONFIG:-$KUBECONFIG}:/kubeconfig:ro" -e KUBECONFIG=/kubeconfig \
-        --entrypoint kubectl "localhost/tidegate-bridge:$version" -n tidegate tidegate "$@"
+        --entrypoint kubectl "localhost/tidegate-bridge:$version" tidegate "$@"
 }
 
 @test "tidegate nodes and why say who holds a node, from the login pod, the bridge's and as kubectl tidegate" {
@@ -29,7 +29,7 @@ from_kubectl() {
         [ "$status" -eq 0 ]
         grep -E "^$X +.*tidegate.*$cordoned" <<<"$output"
         grep -E "^$Y +.*person.*bad dimm" <<<"$output"
-        grep -E "^$Z +.*Ready.*nobody" <<<"$output"
+        grep -E "^$Z +hpc +Ready +IDLE[^ ]* +0 +- " <<<"$output"
         run --separate-stderr "$from" why "$X"
         echo "$output" "$stderr"
         [[ $status -eq 0 && $output == *'because the node is cordoned in Kubernetes'* && $output == *'kubectl uncordon'* ]]
@@ -47,14 +47,14 @@ knows_word() { login tidegate why "$1" | grep 'bad dimm'; }
     for from in from_login from_bridge from_kubectl; do
         run "$from" why no-such-node
         echo "$from, $status: $output"
-        [[ $status -eq 2 && $output == *no-such-node* ]]
+        [[ $status -eq 1 && $output == *no-such-node* ]]
     done
     run login env TIDEGATE_BRIDGE_URL=http://127.0.0.1:9 tidegate nodes
     echo "$status: $output"
-    [[ $status -eq 4 && $output == *127.0.0.1:9* ]]
+    [[ $status -eq 69 && $output == *127.0.0.1:9* ]]
     run login tidegate nodes --no-such-option
     echo "$status: $output"
-    [[ $status -eq 64 ]]
+    [ "$status" -eq 2 ]
 
     # Somebody of the cluster who has no right here.
     PLUGIN_KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig
@@ -63,5 +63,5 @@ knows_word() { login tidegate why "$1" | grep 'bad dimm'; }
     kubectl --kubeconfig "$PLUGIN_KUBECONFIG" config set-context --current --user visitor
     run from_kubectl nodes
     echo "$status: $output"
-    [[ $status -eq 3 && $output == *forbidden* ]]
+    [[ $status -eq 77 && $output == *'no permission'* ]]
 }
