@@ -16,8 +16,8 @@ void events_free(struct events *e);
 TG_DEFINE_FREEP(struct events, events_free);
 
 /* `type`: "Normal" or "Warning"; node_uid may be NULL (the Node is gone). Strings are copied. */
-void events_post(struct events *e, const char *node, const char *node_uid, const char *type,
-                 const char *reason, const char *message);
+void events_post(struct events *e, const char *node, const char *node_uid,
+                 const char *type, const char *reason, const char *message);
 uint64_t events_dropped(const struct events *e);
 
 #endif

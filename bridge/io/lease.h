@@ -12,10 +12,11 @@
 struct lease_config {
     const char *namespace;
     const char *name;
-    const char *identity; /* the same over a restart of this container, unlike any other's */
-    int duration_s;       /* 0: 15 */
-    int64_t deadline_ms;  /* 0: 10000 */
-    int64_t renew_ms;     /* 0: 2000 */
+    const char
+        *identity;  /* the same over a restart of this container, unlike any other's */
+    int duration_s; /* 0: 15 */
+    int64_t deadline_ms; /* 0: 10000 */
+    int64_t renew_ms;    /* 0: 2000 */
     void (*on_change)(bool leader, void *userdata);
     void *userdata;
 };
@@ -33,7 +34,8 @@ bool lease_is_leader(const struct lease *l);
 int64_t lease_valid_until(const struct lease *l);
 /* Who holds it as last seen, "" when not known. */
 const char *lease_holder(const struct lease *l);
-/* Gives it up, so that another need not wait; `done` is called once, also on failure. */
+/* Gives it up, so that another need not wait, and tries for it no more. on_change comes at once, from
+ * inside this call; `done` is called once, later, also on failure (within 4 s). */
 void lease_release(struct lease *l, void (*done)(void *userdata), void *userdata);
 
 #endif

@@ -103,8 +103,11 @@ static const struct fake_reply *take_reply(struct fake_http *f, const char *requ
     pthread_mutex_lock(&f->lock);
     must(f->n_requests < REQUESTS_MAX, "too many requests");
     f->requests[f->n_requests++] = mem_strdup(request);
+    if (f->script[f->next].repeat && !strstr(line, f->script[f->next].want))
+        f->next++;
     if (f->script[f->next].want && strstr(line, f->script[f->next].want)) {
-        reply = &f->script[f->next++];
+        reply = &f->script[f->next];
+        f->next += reply->repeat ? 0 : 1;
     } else {
         f->unexpected = true;
         fprintf(stderr, "# fake_http: not in the script at step %zu: %s\n", f->next,

@@ -6,6 +6,7 @@
 #ifndef TG_TESTS_FAKE_HTTP_H
 #define TG_TESTS_FAKE_HTTP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum fake_end {
@@ -28,6 +29,7 @@ struct fake_reply {
     size_t split;        /* bytes sent at a time; 0: all at once */
     int body_delay_ms;   /* between head and body */
     enum fake_end end;
+    bool repeat; /* for every request until one comes that only the next reply wants */
 };
 
 struct fake_http;
