@@ -54,7 +54,6 @@ static int set_options(CURL *curl, const char *url, struct buf *body)
     c = c ? c : curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
     c = c ? c : curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)TIMEOUT_S);
     c = c ? c : curl_easy_setopt(curl, CURLOPT_TIMEOUT, 6L * TIMEOUT_S);
-    c = c ? c : curl_easy_setopt(curl, CURLOPT_USERAGENT, "tidegate/" TIDEGATE_VERSION);
     c = c ? c : curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     c = c ? c : curl_easy_setopt(curl, CURLOPT_WRITEDATA, body);
     return c ? -EINVAL : 0;
@@ -74,11 +73,12 @@ static int curl_failed(CURLcode c, const char *base, bool explicit, struct err *
 }
 
 /* What the bridge, or whoever answered, says in {"error": "..."}. */
-static int refused(long status, const struct buf *body, const char *base, struct err *err)
+static int refused(long status, const struct buf *body, const char *base, bool one,
+                   struct err *err)
 {
     _cleanup_(cJSON_Deletep) cJSON *answer = NULL;
     const char *text = NULL;
-    int code = status == 404                    ? -ENOENT
+    int code = status == 404 && one             ? -ENOENT
                : status == 401 || status == 403 ? -EACCES
                                                 : -EHOSTUNREACH;
 
@@ -117,7 +117,7 @@ static int get_by_curl(const struct source *s, const char *node, struct buf *bod
         if (c)
             r = curl_failed(c, base, s->url, err);
         else if (status != 200)
-            r = refused(status, body, base, err);
+            r = refused(status, body, base, node, err);
     }
     curl_easy_cleanup(curl);
     return r;

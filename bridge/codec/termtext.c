@@ -100,9 +100,9 @@ char *termtext_span(int64_t ms)
 
     if (s < 120)
         return mem_printf("%llds", (long long)s);
-    if (s < 2 * 3600)
+    if (s < INT64_C(2) * 3600)
         return mem_printf("%lldm", (long long)(s / 60));
-    if (s < 2 * 86400)
+    if (s < INT64_C(2) * 86400)
         return mem_printf("%lldh", (long long)(s / 3600));
     return mem_printf("%lldd", (long long)(s / 86400));
 }

@@ -224,7 +224,8 @@ static void do_action(struct change *c, const struct ctld_target *targets)
     /* else our text would stand on a node that works */
     c->reason = a->verb == VERB_RESUME ? REASON_BLANK : a->reason;
     if (a->write_extra)
-        c->extra = extra = ledger_render(&a->ledger, a->extra_other);
+        extra = ledger_render(&a->ledger, a->extra_other);
+    c->extra = extra;
     if (state_for(a->verb) == NO_VAL && !c->reason && !c->extra)
         settle_all(c, which, n, 0, NULL);
     else

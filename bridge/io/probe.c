@@ -292,8 +292,8 @@ int probe_new(sd_event *event, void (*on_change)(void *userdata), void *userdata
     p->on_change = on_change;
     p->userdata = userdata;
     p->wakes_at = INT64_MAX;
-    r = sd_event_add_time(event, &p->timer, CLOCK_BOOTTIME, 0, ACCURACY_MS * 1000,
-                          on_timer, p);
+    r = sd_event_add_time(event, &p->timer, CLOCK_BOOTTIME, 0,
+                          ACCURACY_MS * UINT64_C(1000), on_timer, p);
     if (r < 0) {
         free(p);
         return err_set(err, r, "cannot make a timer for the probes: %s", strerror(-r));
