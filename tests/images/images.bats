@@ -1,0 +1,180 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# The images themselves, in plain containers and without Kubernetes.
+
+bats_require_minimum_version 1.5.0
+
+setup_file() {
+    export stack=tgimg-$$
+    export dir=$BATS_FILE_TMPDIR
+    load stack
+    chmod 755 "$BATS_RUN_TMPDIR" "$dir"
+    stack_up
+}
+
+teardown_file() {
+    load stack
+    if [[ -n ${TIDEGATE_KEEP:-} ]]; then
+        "$CONTAINER" ps -a >&3
+        return
+    fi
+    stack_down
+}
+
+setup() {
+    load stack
+    ip=$(cat "$dir/ip")
+}
+
+logs() {
+    "$CONTAINER" logs "$stack-$1" 2>&1
+}
+
+@test "the node image has less than 150 MB compressed" {
+    run -0 "$BATS_TEST_DIRNAME/images" size "$node"
+    compressed=${output##* }
+    ((compressed < 150000000))
+}
+
+@test "labels say what each image is, and no image is left to run as root but the node's" {
+    for image in "$controller" "$node"; do
+        run -0 "$CONTAINER" image inspect -f '{{json .Config.Labels}} user={{.Config.User}}' "$image"
+        [[ $output == *'"org.opencontainers.image.version":"'"$version"'"'* ]]
+        [[ $output == *'"org.opencontainers.image.licenses":"GPL-2.0-or-later"'* ]]
+        [[ $image == "$node" || $output == *user=64030:64030 ]]
+    done
+}
+
+@test "no compiler, man page, locale or package list is in an image" {
+    for image in "$controller" "$node"; do
+        "$CONTAINER" run --rm --user 0 "$image" /usr/local/lib/tidegate/check-image
+    done
+}
+
+@test "init refuses an empty or odd controller address in words" {
+    run -64 init_pod "$dir" "$controller" ''
+    [[ $output == *"SLURMCTLD_IP is empty, expected the IP address of the controller's Service"* ]]
+    run -64 init_pod "$dir" "$controller" 'ctl|e date'
+    [[ $output == *"SLURMCTLD_IP is 'ctl|e date', expected an IP address"* ]]
+}
+
+@test "slurmd refuses to start without its node name, in words" {
+    run -64 "$CONTAINER" run --rm "$node" slurmd
+    [[ $output == *"NODE_NAME is empty, expected the name of this node (spec.nodeName)"* ]]
+}
+
+@test "the controller runs as 64030 on a read-only root without capabilities" {
+    in_controller scontrol ping
+    run -0 in_controller cat /proc/1/status
+    [[ $output == *Uid:$'\t'64030* && $output == *CapEff:$'\t'0000000000000000* ]]
+    run ! in_controller touch /usr/here
+}
+
+@test "a second slurmctld on the same state directory refuses with 75, in words" {
+    run_controller second
+    within 10 'the second controller has ended' gone second
+    [[ $(exit_code second) == 75 ]]
+    run -0 logs second
+    [[ $output == *"/var/spool/slurmctld is in use by another slurmctld (controller, since "* ]]
+    in_controller scontrol ping
+}
+
+@test "the lock stays over scontrol reconfigure" {
+    in_controller scontrol reconfigure
+    in_controller scontrol ping
+    run_controller third
+    within 10 'the third controller has ended' gone third
+    [[ $(exit_code third) == 75 ]]
+    idle n1 n2
+}
+
+@test "a batch array of 20 of an ordinary user runs" {
+    as_alice sbatch -W -o 'out.%a' -a 1-20 --wrap 'echo task $SLURM_ARRAY_TASK_ID of $(id -un)'
+    for i in {1..20}; do
+        [[ $(cat "$dir/home/out.$i") == "task $i of alice" ]]
+    done
+}
+
+@test "MPI by srun over two nodes: the ring is right and both hosts are named" {
+    run -0 as_alice srun --mpi=pmix -N2 --ntasks-per-node=2 /usr/share/tidegate/examples/ring
+    echo "$output"
+    [[ $output == *"host pod-n1, node n1"* && $output == *"host pod-n2, node n2"* ]]
+    [[ $output == *"ring is right: sum 6"* ]]
+}
+
+@test "MPI by mpirun in a batch job" {
+    as_alice sbatch -W -N2 --ntasks-per-node=2 -o mpirun.out \
+        --wrap 'mpirun /usr/share/tidegate/examples/ring'
+    grep 'of 4 ranks on 2 hosts' "$dir/home/mpirun.out"
+    grep 'ring is right: sum 6' "$dir/home/mpirun.out"
+}
+
+@test "UCX works without the libraries left out of the image" {
+    run -0 as_alice env OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx UCX_TLS=tcp,self \
+        srun --mpi=pmix -N2 /usr/share/tidegate/examples/ring
+    [[ $output == *"ring is right: sum 1"* ]]
+}
+
+@test "a slurmd that is killed comes back, its job runs on, and no zombie is left" {
+    as_alice sbatch -w n2 -o killed.out --wrap 'sleep 6; echo survived'
+    within 10 'the job runs on n2' job_state RUNNING
+    "$CONTAINER" exec "$stack-n2" pkill -9 -x slurmd
+    within 20 'the job is over' job_state COMPLETED
+    [[ $(cat "$dir/home/killed.out") == survived ]]
+    run -0 logs n2
+    [[ $output == *"slurmd ended with status 137; it is started again in 1 s"* ]]
+    within 10 'n2 is idle' idle n2
+    run -0 "$CONTAINER" exec "$stack-n2" ps -eo stat,comm
+    [[ $output != *$'\n'Z* ]]
+}
+
+# job_state STATE: whether the last job is in it.
+job_state() {
+    in_controller sh -c 'scontrol -o show job | tail -n 1' | grep -o "JobState=$1"
+}
+
+@test "SIGTERM stops slurmd and munged in order, with 0" {
+    run_node n3
+    within 20 'n3 is idle' idle n3
+    "$CONTAINER" stop -t 10 "$stack-n3"
+    [[ $(exit_code n3) == 0 ]]
+    run -0 logs n3
+    [[ $output == *"told to stop: stopping slurmd, then munged"* ]]
+}
+
+@test "a node whose munged dies ends, with a sentence" {
+    run_node n4
+    within 20 'n4 is idle' idle n4
+    "$CONTAINER" exec "$stack-n4" pkill -9 -x munged
+    within 10 'n4 has ended' gone n4
+    [[ $(exit_code n4) == 70 ]]
+    run -0 logs n4
+    [[ $output == *"munged ended with status 137: nothing on this node can be authenticated"* ]]
+}
+
+@test "a controller that is killed frees the lock, and the next one goes on with its jobs" {
+    as_alice sbatch -H --wrap hostname
+    sleep 6 # slurmctld writes its state every five seconds
+    in_controller pkill -9 -x slurmctld || true
+    within 10 'the controller has ended' gone controller
+    "$CONTAINER" rm "$stack-controller"
+    run_controller controller
+    within 20 'n1 and n2 are idle' idle n1 n2
+    in_controller squeue -h -o %T | grep PENDING
+}
+
+@test "slurmctld does not outlive the holder of its lock" {
+    "$CONTAINER" exec -u 0 "$stack-controller" pkill -9 -x entrypoint || true
+    within 10 'the controller has ended' gone controller
+    "$CONTAINER" rm "$stack-controller"
+    run_controller controller
+    within 20 'n1 and n2 are idle' idle n1 n2
+}
+
+@test "SIGTERM ends the controller with its state written, with 0" {
+    "$CONTAINER" stop -t 10 "$stack-controller"
+    [[ $(exit_code controller) == 0 ]]
+    run -0 logs controller
+    [[ $output == *"Saving all slurm state"* ]]
+}
