@@ -134,8 +134,8 @@ tidegate pools/status  patch" ]
     [[ $(conf) == *"SlurmctldHost=tidegate-controller(@SLURMCTLD_IP@)"* ]]
     holds 'named("Deployment"; "tidegate-controller").spec | .replicas == 1 and .strategy == {type: "Recreate"}
         and .template.spec.hostname == "tidegate-controller"
-        and (.template.spec.containers[0].livenessProbe | has("exec") or has("httpGet") | not)
-        and (.template.spec.containers[0].livenessProbe | .periodSeconds * .failureThreshold >= 600)'
+        and (.template.spec.containers[] | select(.name == "slurmctld").livenessProbe | has("tcpSocket")
+            and .periodSeconds * .failureThreshold >= 600)'
     holds 'named("Service"; "tidegate-controller").spec.publishNotReadyAddresses'
 }
 

@@ -82,7 +82,7 @@ capabilities: {drop: [ALL]}
 {{- define "tidegate.init" -}}
 - name: init
   {{- include "tidegate.image" . | nindent 2 }}
-  command: [/usr/local/bin/entrypoint, init]
+  args: [init]
   env:
     {{- include "tidegate.addresses" .root | nindent 4 }}
   {{- with .root.Values.sidecars.resources }}
@@ -101,7 +101,7 @@ capabilities: {drop: [ALL]}
 {{- define "tidegate.munged" -}}
 - name: munged
   {{- include "tidegate.image" . | nindent 2 }}
-  command: [/usr/local/bin/entrypoint, munged]
+  args: [munged]
   {{- with .root.Values.sidecars.resources }}
   resources: {{ toJson . }}
   {{- end }}
