@@ -32,7 +32,8 @@ static uint32_t allocated_cpus(const node_info_t *node)
 #else
     uint16_t n = 0;
 
-    if (slurm_get_select_nodeinfo(node->select_nodeinfo, SELECT_NODEDATA_SUBCNT,
+    if (!node->select_nodeinfo ||
+        slurm_get_select_nodeinfo(node->select_nodeinfo, SELECT_NODEDATA_SUBCNT,
                                   NODE_STATE_ALLOCATED, &n) != SLURM_SUCCESS)
         return 0;
     return n;
