@@ -31,9 +31,9 @@ endif
 
 .PHONY: test check
 test: ## every test: lint, unit, fuzz, chart, images, component, kind
-	@tests/run lint unit asan fuzz chart images component kind
+	@tests/run lint unit asan fuzz cli chart images component kind
 check: ## those that need no cluster
-	@tests/run lint unit fuzz chart component
+	@tests/run lint unit fuzz cli chart component
 
 .PHONY: lint format
 lint: ## the checks of tests/lint/run

@@ -68,12 +68,16 @@ $(addprefix $(B)/unit/,$(UNIT)): $(B)/unit/%: $(B)/obj/tests/unit/%.o \
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS_$(VARIANT)) $(LINK_$(VARIANT)) -o $@ $(filter %.o,$^) $(B)/libtidegate.a $(LIBS) -lcmocka
 
-.PHONY: unit-programs unit
+.PHONY: unit-programs unit cli
 unit-programs: $(addprefix $(B)/unit/,$(UNIT))
 # libslurm leaks by design at load; what leaks of ours is still seen (suppressions name libslurm only).
 unit: unit-programs
 	CMOCKA_MESSAGE_OUTPUT=TAP LSAN_OPTIONS=suppressions=bridge/tests/lsan.supp:print_suppressions=0 \
-		prove $(PROVE_FLAGS) --timer --exec '' $(sort $(addprefix $(B)/unit/,$(UNIT)))
+		prove $(PROVE_FLAGS) -j2 --timer --exec '' $(sort $(addprefix $(B)/unit/,$(UNIT)))
+
+# The CLI as a program, against a small bridge and kubectl of the tests' own.
+cli: $(B)/tidegate
+	bats --tap bridge/tests/cli
 
 # ---- fuzzers ----------------------------------------------------------------------------------
 

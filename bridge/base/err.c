@@ -30,6 +30,7 @@ int err_context(struct err *err, int code, const char *fmt, ...)
     n = vsnprintf(err->text, sizeof(err->text), fmt, args);
     va_end(args);
     if (n >= 0 && (size_t)n < sizeof(err->text))
-        (void)snprintf(err->text + n, sizeof(err->text) - (size_t)n, ": %s", old);
+        (void)snprintf(err->text + n, sizeof(err->text) - (size_t)n, ": %.*s",
+                       (int)(sizeof(err->text) - (size_t)n), old);
     return code;
 }

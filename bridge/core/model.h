@@ -154,8 +154,11 @@ enum verb { VERB_NONE, VERB_DRAIN, VERB_DOWN, VERB_RESUME, VERB_NOTE /* Extra on
 
 const char *verb_name(enum verb v);
 
-/* Slurm ignores an empty reason; a blank is as near as one gets to none without slurmdbd. */
-#define REASON_BLANK " "
+/*
+ * Stands for 'no reason' on a free node. Slurm without slurmdbd ignores an empty reason and keeps the old
+ * text, which it then puts under a DOWN or drain of its own; this one, alone, it replaces.
+ */
+#define REASON_BLANK "Not responding"
 
 /* The same change to one or more nodes: one RPC with a hostlist. */
 struct action {
