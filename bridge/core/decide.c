@@ -77,13 +77,15 @@ enum holder decide_holder(const struct slurm_node *s, uint32_t slurm_uid)
 {
     if (!s->drain && !s->fail && s->base != SLURM_BASE_DOWN)
         return HOLDER_NOBODY;
-    if (!s->reason) /* scontrol takes no DRAIN or DOWN of a person without a reason */
-        return s->drain ? HOLDER_PERSON : HOLDER_SLURM;
+    /* scontrol takes none of the three of a person without a reason, but the API takes DRAIN */
+    if (!s->reason)
+        return s->drain || s->fail ? HOLDER_PERSON : HOLDER_SLURM;
     if (text_is_ours(s->reason))
         return HOLDER_TIDEGATE;
     /* slurmctld's text may have taken the place of the one that the DRAIN was set with: clear it
-     * only when the DRAIN was ours. */
-    if (slurms_own_text(s, slurm_uid) && (!s->drain || s->ledger.episode != CAUSE_NONE))
+     * only when the DRAIN was ours. A FAIL never is. */
+    if (slurms_own_text(s, slurm_uid) && !s->fail &&
+        (!s->drain || s->ledger.episode != CAUSE_NONE))
         return HOLDER_SLURM;
     return HOLDER_PERSON;
 }
@@ -186,7 +188,7 @@ static void give_back(const struct node_facts *f, const struct policy *p, int64_
     const struct slurm_node *s = f->slurm;
 
     if (!f->kube || f->kube->ready != TRI_YES) {
-        v->why = WHY_HOLD_TIME;
+        v->why = WHY_NOT_READY_YET;
         return;
     }
     if (s->invalid_reg) {
@@ -210,16 +212,17 @@ static void give_back(const struct node_facts *f, const struct policy *p, int64_
 
 /*
  * A person resumed what we had drained: that is what a node that nobody holds and whose ledger has
- * an open episode tells. Where the ledger cannot be kept (a foreign Extra), our reason text that was
- * left on the free node tells the same, since our own RESUME takes it away.
+ * an open episode tells. Where the ledger is not there (a foreign Extra, or one that somebody has
+ * emptied), our reason text that was left on the free node tells the same, since our own RESUME
+ * takes it away.
  */
 static bool overruled_now(const struct node_facts *f, enum cause *ret_episode)
 {
     const struct slurm_node *s = f->slurm;
 
     *ret_episode = s->ledger.episode;
-    if (s->extra_state != EXTRA_FOREIGN)
-        return s->ledger.episode != CAUSE_NONE;
+    if (s->ledger.episode != CAUSE_NONE)
+        return true;
     if (!s->reason || !text_is_ours(s->reason))
         return false;
     for (size_t i = 0; i < TG_LEN(causes); i++) {

@@ -53,6 +53,7 @@ enum why {
     WHY_CAUSE,      /* a cause stands and the node is held for it */
     WHY_PERSON,     /* a person holds it */
     WHY_OVERRULED,  /* a person resumed it in spite of the cause */
+    WHY_NOT_READY_YET, /* no cause (that counts) stands, but Kubernetes does not call it Ready */
     WHY_HOLD_TIME,  /* fine again, not for long enough */
     WHY_SILENT,     /* fine in Kubernetes, but slurmd does not answer yet */
     WHY_INVALID_REG, /* slurmctld refuses the node's registration */

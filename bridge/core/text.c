@@ -58,8 +58,8 @@ static const char *slurm_reason(const struct node_facts *f)
 static char *why_cause(const struct node_facts *f, const struct verdict *v, const char *what)
 {
     if (v->verb == VERB_DRAIN || v->verb == VERB_DOWN)
-        return mem_printf("Tidegate is about to %s it, because the %s.",
-                          v->verb == VERB_DOWN ? "set down" : "drain", what);
+        return mem_printf("Tidegate is about to %s, because the %s.",
+                          v->verb == VERB_DOWN ? "set it down" : "drain it", what);
     return mem_printf("Tidegate holds it in %s, because the %s.", slurm_state(f), what);
 }
 
@@ -103,6 +103,10 @@ char *text_why(const struct node_facts *f, const struct verdict *v)
         return mem_printf("A person resumed it in spite of Tidegate's drain, so it stays in "
                           "service although the %s.",
                           what);
+    case WHY_NOT_READY_YET:
+        return mem_printf("Slurm has it as %s, and Tidegate gives it back only when it is Ready in "
+                          "Kubernetes.",
+                          slurm_state(f));
     case WHY_HOLD_TIME:
         return mem_strdup("It is fine again in Kubernetes, but has not been for long enough.");
     case WHY_SILENT:
@@ -145,6 +149,8 @@ char *text_ends(const struct node_facts *f, const struct verdict *v)
         return mem_printf("`scontrol update nodename=%s state=resume` ends it.", f->name);
     case WHY_OVERRULED:
         return mem_strdup("Once that has cleared, the next time counts again.");
+    case WHY_NOT_READY_YET:
+        return mem_strdup("The node being Ready for the hold time ends it.");
     case WHY_HOLD_TIME:
         return mem_strdup("Tidegate resumes it when the hold time is over.");
     case WHY_SILENT:
