@@ -46,7 +46,8 @@ static double process_start(void)
     for (int field = 2; p && field < 22; field++)
         p = strchr(p + 1, ' ');
     if (!p || sscanf(p, "%llu", &ticks) != 1) {
-        fprintf(stderr, "ring: /proc/self/stat does not tell when this process was started\n");
+        fprintf(stderr,
+                "ring: /proc/self/stat does not tell when this process was started\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     return (double)ticks / (double)sysconf(_SC_CLK_TCK);
@@ -76,8 +77,8 @@ static void print(const struct line *lines, int size)
     for (int i = 0; i < size; i++) {
         int seen = 0;
 
-        printf("rank %d of %d: host %s, node %s, MPI_Init %.3f s, first barrier %.3f s\n", i, size,
-               lines[i].host, lines[i].node, lines[i].init, lines[i].barrier);
+        printf("rank %d of %d: host %s, node %s, MPI_Init %.3f s, first barrier %.3f s\n",
+               i, size, lines[i].host, lines[i].node, lines[i].init, lines[i].barrier);
         for (int j = 0; j < i && !seen; j++)
             seen = strcmp(lines[i].host, lines[j].host) == 0;
         hosts += !seen;
@@ -86,8 +87,8 @@ static void print(const struct line *lines, int size)
         if (lines[i].barrier > barrier)
             barrier = lines[i].barrier;
     }
-    printf("slowest of %d ranks on %d hosts: MPI_Init %.3f s, first barrier %.3f s\n", size, hosts,
-           init, barrier);
+    printf("slowest of %d ranks on %d hosts: MPI_Init %.3f s, first barrier %.3f s\n",
+           size, hosts, init, barrier);
 }
 
 int main(int argc, char **argv)
@@ -112,7 +113,8 @@ int main(int argc, char **argv)
 
     if (rank == 0)
         all = calloc((size_t)size, sizeof(*all));
-    MPI_Gather(&mine, sizeof(mine), MPI_BYTE, all, sizeof(mine), MPI_BYTE, 0, MPI_COMM_WORLD);
+    MPI_Gather(&mine, sizeof(mine), MPI_BYTE, all, sizeof(mine), MPI_BYTE, 0,
+               MPI_COMM_WORLD);
 
     long sum = pass_token(rank, size);
 

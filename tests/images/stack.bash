@@ -13,6 +13,8 @@
 version=$(cat "$BATS_TEST_DIRNAME/../../VERSION")
 controller=localhost/tidegate-controller:$version
 node=localhost/tidegate-node:$version
+# shellcheck disable=SC2034 # for the tests
+bridge=localhost/tidegate-bridge:$version
 
 # slurmctld wants the host name that slurm.conf gives it. With docker it comes with the network.
 as_controller=(--network "container:$stack-net")
@@ -97,7 +99,10 @@ stack_down() {
     # The net last: others depend on it.
     mapfile -t names < <("$CONTAINER" ps -a --format '{{.Names}}' | grep "^$stack-" |
         grep -v -- '-net$')
-    "$CONTAINER" rm -f -v "${names[@]}" "$stack-net" >/dev/null
+    # At once; what has ended already can not be killed.
+    "$CONTAINER" kill "${names[@]}" "$stack-net" >/dev/null 2>&1 || :
+    ((${#names[@]} == 0)) || "$CONTAINER" rm -f -v "${names[@]}" >/dev/null
+    "$CONTAINER" rm -f "$stack-net" >/dev/null
 }
 
 # within SECONDS WHAT COMMAND...: waits for the command to succeed.
