@@ -83,12 +83,12 @@ static int take(const cJSON *obj, const char *path, cJSON_bool (*is)(const cJSON
 static int take_str(const cJSON *obj, const char *path, bool required, const char **ret,
                     struct err *err)
 {
-    const cJSON *m;
+    const cJSON *m = NULL;
     int r = take(obj, path, cJSON_IsString, "a string", required, &m, err);
 
     if (r < 0)
         return r;
-    if (required && !*m->valuestring)
+    if (required && (!m || !*m->valuestring))
         return err_set(err, -EBADMSG, "%s: empty, expected a string", path);
     *ret = m ? m->valuestring : NULL;
     return 0;
@@ -97,7 +97,7 @@ static int take_str(const cJSON *obj, const char *path, bool required, const cha
 static int take_int(const cJSON *obj, const char *path, bool required, int64_t *ret,
                     struct err *err)
 {
-    const cJSON *m;
+    const cJSON *m = NULL;
     double v;
     int r = take(obj, path, cJSON_IsNumber, "a whole number", required, &m, err);
 
@@ -114,7 +114,7 @@ static int take_int(const cJSON *obj, const char *path, bool required, int64_t *
 static int take_bool(const cJSON *obj, const char *path, bool required, bool *ret,
                      struct err *err)
 {
-    const cJSON *m;
+    const cJSON *m = NULL;
     int r = take(obj, path, cJSON_IsBool, "true or false", required, &m, err);
 
     if (r < 0)

@@ -11,7 +11,7 @@
 /* Objects in a list have no kind; where there is one it must be the right one. */
 static int check_kind(const cJSON *obj, const char *kind, struct err *err)
 {
-    const char *found;
+    const char *found = NULL;
     int r = json_opt_str(obj, "kind", &found, err);
 
     if (r < 0)
@@ -23,7 +23,7 @@ static int check_kind(const cJSON *obj, const char *kind, struct err *err)
 
 static int take_str(const cJSON *obj, const char *path, char **ret, struct err *err)
 {
-    const char *s;
+    const char *s = NULL;
     int r = json_get_str(obj, path, &s, err);
 
     if (r == 0)
@@ -34,7 +34,7 @@ static int take_str(const cJSON *obj, const char *path, char **ret, struct err *
 /* NULL when absent or empty. */
 static int take_opt_str(const cJSON *obj, const char *path, char **ret, struct err *err)
 {
-    const char *s;
+    const char *s = NULL;
     int r = json_opt_str(obj, path, &s, err);
 
     if (r == 0)
@@ -45,7 +45,7 @@ static int take_opt_str(const cJSON *obj, const char *path, char **ret, struct e
 static int take_labels(const cJSON *obj, const char *path, struct labels *ret,
                        struct err *err)
 {
-    const cJSON *map, *m;
+    const cJSON *map = NULL, *m;
     int r = json_opt_obj(obj, path, &map, err);
 
     if (r < 0)
@@ -66,8 +66,8 @@ static int take_labels(const cJSON *obj, const char *path, struct labels *ret,
 static int take_ready(const cJSON *obj, enum tri *ret, int64_t *ret_since,
                       struct err *err)
 {
-    const char *type, *status, *since;
-    const cJSON *conditions, *c;
+    const char *type = NULL, *status = NULL, *since = NULL;
+    const cJSON *conditions = NULL, *c;
     int r = json_opt_array(obj, "status.conditions", &conditions, err);
 
     *ret = TRI_UNKNOWN;
@@ -86,7 +86,7 @@ static int take_ready(const cJSON *obj, enum tri *ret, int64_t *ret_since,
             r = k8s_time_parse(since, ret_since, err);
         if (r < 0)
             return err_context(err, r, "status.conditions");
-        *ret = strcmp(status, "True") == 0 ? TRI_YES : TRI_NO;
+        *ret = status && strcmp(status, "True") == 0 ? TRI_YES : TRI_NO;
     }
     return 0;
 }
@@ -263,7 +263,7 @@ int k8s_time_parse(const char *text, int64_t *ret, struct err *err)
                        text);
     tm.tm_year = year - 1900;
     tm.tm_mon = month - 1;
-    *ret = ((int64_t)timegm(&tm) - off * 60) * 1000 + ms;
+    *ret = ((int64_t)timegm(&tm) - (int64_t)off * 60) * 1000 + ms;
     return 0;
 }
 

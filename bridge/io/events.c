@@ -139,8 +139,8 @@ static char *render(struct events *e, const char *node, const char *node_uid,
     add_str(m, "apiVersion", "v1");
     add_str(m, "kind", "Node");
     add_str(m, "name", node);
-    /* `kubectl describe node` asks for Events by the uid, and again by the name in its place, as the
-     * kubelet writes it: the second serves for a Node that is gone. */
+    /* `kubectl describe node` asks for Events by the uid, and again by the name in its place,
+     * as the kubelet writes it: the second serves for a Node that is gone. */
     add_str(m, "uid", node_uid ? node_uid : node);
     m = add_obj(obj, "source");
     add_str(m, "component", "tidegated");

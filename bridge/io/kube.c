@@ -43,7 +43,8 @@ enum state {
 
 struct kube_request {
     struct kube *kube;
-    struct kube_request *next, **self;
+    struct kube_request *next; /* of kube->requests, when linked */
+    bool linked;
     enum state state;
     bool added; /* libcurl has it */
     CURL *easy;
@@ -67,15 +68,23 @@ struct kube_request {
 
 /* ---- requests ---------------------------------------------------------------------- */
 
+static void request_unlink(struct kube_request *r)
+{
+    struct kube_request **p = &r->kube->requests;
+
+    if (!r->linked)
+        return;
+    while (*p != r)
+        p = &(*p)->next;
+    *p = r->next;
+    r->linked = false;
+}
+
 static void request_free(struct kube_request *r)
 {
     if (!r)
         return;
-    if (r->self) {
-        *r->self = r->next;
-        if (r->next)
-            r->next->self = r->self;
-    }
+    request_unlink(r);
     if (r->added)
         curlloop_remove(r->kube->loop, r->easy);
     curl_easy_cleanup(r->easy);
@@ -191,27 +200,27 @@ static void on_ended(CURL *easy, CURLcode code, void *userdata)
     request_finish(r, code_of_curl(r, code));
 }
 
-/* What could not be done from where it was asked for. on_done may ask for more. */
+/* What could not be done from where it was asked for. */
 static void on_woken(void *userdata)
 {
     struct kube *k = userdata;
-    struct kube_request *r = k->requests;
-    int code;
+    struct kube_request **p = &k->requests, *r;
 
-    while (r) {
+    while ((r = *p)) {
         if (r->state == DEAD) {
+            *p = r->next;
+            r->linked = false;
             request_free(r);
-        } else if (r->state == QUEUED) {
-            r->state = RUNNING;
-            code = curlloop_add(k->loop, r->easy, &r->err);
-            r->added = code == 0;
-            if (code < 0)
-                request_finish(r, err_context(&r->err, code, "%s", r->what));
-        } else {
-            r = r->next;
             continue;
         }
-        r = k->requests; /* the list may be another one by now */
+        if (r->state == QUEUED) {
+            r->state = RUNNING;
+            r->code = curlloop_add(k->loop, r->easy, &r->err);
+            r->added = r->code == 0;
+            if (r->code < 0)
+                timer_arm(r->timer, 0); /* calls back from there */
+        }
+        p = &r->next;
     }
 }
 
@@ -235,6 +244,10 @@ static int on_deadline(sd_event_source *s, uint64_t usec, void *userdata)
     (void)usec;
     if (r->state != QUEUED && r->state != RUNNING)
         return 0;
+    if (r->code < 0) {
+        request_finish(r, err_context(&r->err, r->code, "%s", r->what));
+        return 0;
+    }
     if (now < due_at(r)) {
         timer_arm(r->timer, due_at(r));
         return 0;
@@ -433,9 +446,7 @@ int kube_start(struct kube *k, const struct kube_call *call, struct kube_request
     if (due_at(r) != INT64_MAX)
         timer_arm(r->timer, due_at(r));
     r->next = k->requests;
-    r->self = &k->requests;
-    if (r->next)
-        r->next->self = &r->next;
+    r->linked = true;
     k->requests = r;
     curlloop_wake(k->loop);
     *ret = r;
@@ -540,10 +551,15 @@ int kube_new(sd_event *event, const struct kube_config *config, struct kube **re
 
 void kube_free(struct kube *k)
 {
+    struct kube_request *r;
+
     if (!k)
         return;
-    while (k->requests)
-        request_free(k->requests);
+    while ((r = k->requests)) {
+        k->requests = r->next;
+        r->linked = false;
+        request_free(r);
+    }
     curlloop_free(k->loop);
     free(k->server);
     free(k->ca_file);

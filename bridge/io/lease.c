@@ -13,7 +13,7 @@
 #define DURATION_S_DEFAULT  15
 #define DEADLINE_MS_DEFAULT 10000
 #define RENEW_MS_DEFAULT    2000
-#define CONFLICT_MS         100 /* before reading again what somebody else has just written */
+#define CONFLICT_MS         100 /* before reading what somebody else has written */
 #define RETRY_AFTER_MAX_MS  5000
 #define RELEASE_MS          1500 /* for each of the two requests that giving up takes */
 #define COMPLAIN_EVERY_MS   60000
@@ -36,14 +36,12 @@ struct lease {
     sd_event_source *deadline; /* the end of our term */
     int64_t sent_at; /* when the request began: what it grants counts from there */
 
-    cJSON *
-        object; /* the Lease as last read, with all that others keep in it; NULL: to be read */
+    cJSON *object; /* the Lease as last read, with all that others keep in it, or NULL */
     char *holder;
-    char *
-        seen_version; /* metadata.resourceVersion of the record that was seen to change ... */
-    int64_t seen_at; /* ... at this time of ours */
-    int64_t term_ms; /* how long that record keeps others away */
-    bool leader;     /* as told by on_change */
+    char *seen_version; /* resourceVersion of the record that was seen to change ... */
+    int64_t seen_at;    /* ... at this time of ours */
+    int64_t term_ms;    /* how long that record keeps others away */
+    bool leader;        /* as told by on_change */
     int64_t valid_until;
     int64_t complained_at;
 
@@ -108,7 +106,7 @@ static void failed(struct lease *l, const char *why, int64_t retry_after_ms)
 static int take_object(struct lease *l, const char *text, size_t len, struct err *err)
 {
     _cleanup_(cJSON_Deletep) cJSON *obj = NULL;
-    const char *version, *holder = NULL;
+    const char *version = NULL, *holder = NULL;
     int64_t duration_s = 0;
     int r = json_parse(text, len, &obj, err);
 
@@ -120,7 +118,7 @@ static int take_object(struct lease *l, const char *text, size_t len, struct err
         r = json_opt_int(obj, "spec.leaseDurationSeconds", &duration_s, err);
     if (r < 0)
         return err_context(err, r, "lease %s/%s", l->namespace, l->name);
-    if (!l->seen_version || strcmp(l->seen_version, version) != 0) {
+    if (!l->seen_version || !version || strcmp(l->seen_version, version) != 0) {
         l->seen_at = clock_mono_ms();
         mem_set(&l->seen_version, version);
     }
@@ -164,7 +162,8 @@ static cJSON *object_at(cJSON *obj, const char *key)
     return m;
 }
 
-/* The Lease with us as its holder, or with nobody; what else is in it stays. The caller frees. */
+/* The Lease with us as its holder, or with nobody; what else is in it stays. The caller
+ * frees. */
 static char *render(const struct lease *l, bool give_up)
 {
     _cleanup_(cJSON_Deletep) cJSON *obj =
@@ -422,7 +421,7 @@ void lease_release(struct lease *l, void (*done)(void *userdata), void *userdata
     l->released = done;
     l->released_userdata = userdata;
     set_leader(l, false, "giving it up");
-    /* What was cancelled may have been written or not, so it is read first; and `done` is never
-     * called from inside this call. */
+    /* What was cancelled may have been written or not, so it is read first; and `done` is
+     * never called from inside this call. */
     timer_arm(l->next, 0);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * One leader by a coordination.k8s.io Lease. The leader renews every `renew_ms`; when it has not
- * managed to for `deadline_ms` it is no longer leader, which is before another may take the lease
- * (`duration_s` after that one last saw it change, by its own clock).
+ * One leader by a coordination.k8s.io Lease. The leader renews every `renew_ms`; when it has
+ * not managed to for `deadline_ms` it is no longer leader, which is before another may take
+ * the lease (`duration_s` after that one last saw it change, by its own clock).
  */
 #ifndef TG_IO_LEASE_H
 #define TG_IO_LEASE_H
@@ -28,14 +28,15 @@ int lease_new(struct kube *k, sd_event *event, const struct lease_config *config
 void lease_free(struct lease *l);
 TG_DEFINE_FREEP(struct lease, lease_free);
 
-/* Also false once the deadline has passed without a timer having run (a paused process). */
+/* Also false once the deadline has passed without a timer having run (a paused
+ * process). */
 bool lease_is_leader(const struct lease *l);
 /* CLOCK_BOOTTIME ms until which this process may act; 0: not leader. */
 int64_t lease_valid_until(const struct lease *l);
 /* Who holds it as last seen, "" when not known. */
 const char *lease_holder(const struct lease *l);
-/* Gives it up, so that another need not wait, and tries for it no more. on_change comes at once, from
- * inside this call; `done` is called once, later, also on failure (within 4 s). */
+/* Gives it up, so that another need not wait, and tries for it no more. on_change comes at
+ * once, from inside this call; `done` is called once, later, also on failure (within 4 s). */
 void lease_release(struct lease *l, void (*done)(void *userdata), void *userdata);
 
 #endif

@@ -257,8 +257,8 @@ static int watch_error(struct reflect *r, const cJSON *obj, struct err *err)
 
 static int watch_event(struct reflect *r, const cJSON *event, struct err *err)
 {
-    const char *type, *version, *name;
-    const cJSON *obj;
+    const char *type = NULL, *version = NULL, *name;
+    const cJSON *obj = NULL;
     int code = json_get_str(event, "type", &type, err);
 
     if (code == 0)
@@ -354,8 +354,9 @@ static void on_watch_done(const struct kube_result *result, void *userdata)
         lost(r, err.text);
         again(r, result->status == 429 || result->status >= 500 ? WATCH : LIST,
               result->retry_after_ms);
-    } else if (r->opened && result->code != -ETIMEDOUT) {
-        /* Ended as asked, or broken: not lost if the next one stands soon. */
+    } else if (r->opened) {
+        /* Ended as asked, broken, or silent for too long (bookmarks are not promised): not
+         * lost if the next one stands soon. */
         timer_arm(r->grace, clock_mono_ms() + GRACE_MS);
         r->step = WATCH;
         if (r->settled)

@@ -12,17 +12,20 @@
 #include "io/kube.h"
 
 enum reflect_kind {
-    REFLECT_LIST_BEGIN, /* obj NULL: objects that are not named until LIST_END are gone */
-    REFLECT_PUT,        /* an object as it is now (from a list, ADDED or MODIFIED); has a
-                           metadata.name.        Of one in a list that is no valid JSON it is only
-                           {"metadata":{"name":N}}: it        does not read as any kind, but it is
-                           there, so what was known of it stays */
+    /* obj NULL: objects that are not named until LIST_END are gone. */
+    REFLECT_LIST_BEGIN,
+    /* An object as it is now (from a list, ADDED or MODIFIED); it has a metadata.name. Of one
+     * in a list that is no valid JSON it is only {"metadata":{"name":N}}: it does not read as
+     * any kind, but it is there, so what was known of it stays. */
+    REFLECT_PUT,
     REFLECT_DELETE,
-    REFLECT_LIST_END, /* obj NULL: the world is complete; from here on it is fresh */
-    REFLECT_LOST,  /* obj NULL: no longer fresh (the watch broke, or a list failed: then
-                      what it  has not named says nothing) */
-    REFLECT_FRESH, /* obj NULL: fresh again, by a watch that carried on without a new list
-                    */
+    /* obj NULL: the world is complete; from here on it is fresh. */
+    REFLECT_LIST_END,
+    /* obj NULL: no longer fresh (the watch broke, or a list failed: then what it has not named
+     * says nothing). */
+    REFLECT_LOST,
+    /* obj NULL: fresh again, by a watch that carried on without a new list. */
+    REFLECT_FRESH,
 };
 
 typedef void (*reflect_cb)(enum reflect_kind kind, const cJSON *obj, void *userdata);
@@ -32,8 +35,9 @@ struct reflect_config {
     const char *path;  /* /api/v1/nodes */
     const char *query; /* escaped, e.g. labelSelector=...; NULL: none */
     size_t object_cap; /* bytes one object may have; 0: 2 MiB */
-    int64_t idle_ms;   /* a watch without a byte for so long is broken; 0: 90 s (bookmarks
-                          come about   every minute) */
+    int64_t
+        idle_ms; /* a watch without a byte for so long is begun anew; 0: 90 s (bookmarks
+                        come about every minute, where they come) */
     reflect_cb cb;
     void *userdata;
 };

@@ -169,6 +169,7 @@ static bool answer(int fd, const struct fake_reply *r)
     case FAKE_CUT:
         break;
     case FAKE_RESET:
+        nap(50); /* an RST takes along what the client has not read yet */
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
         break;
     case FAKE_HALF_CLOSE:
