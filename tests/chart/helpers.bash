@@ -16,11 +16,19 @@ render() {
     helm template tidegate "$chart" -n tidegate --kube-version 1.34.0 --include-crds "$@"
 }
 
-# objects [OPTION]...: the same as one JSON array.
+# objects [OPTION]...: the same as one JSON array, rendered once for all tests.
 objects() {
-    render "$@" | python3 -c '
+    local file
+    file=$BATS_SUITE_TMPDIR/$(printf '%s\0' "$@" | sha256sum | cut -c1-32)
+    if [[ ! -e $file ]]; then
+        render "$@" >"$file.yaml" || return
+        python3 -c '
 import json, sys, yaml
-json.dump([o for o in yaml.safe_load_all(sys.stdin) if o], sys.stdout)'
+json.dump([o for o in yaml.load_all(sys.stdin, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if o], sys.stdout)' \
+            <"$file.yaml" >"$file.new" || return
+        mv "$file.new" "$file"
+    fi
+    cat "$file"
 }
 
 # ask FILTER [OPTION]...: jq's answer about the objects, without quotes.
