@@ -40,14 +40,14 @@ ready_is() { [[ $(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.typ
     kubelet_up k1
     nodes_up k1
     job=$(submit --requeue 2)
-    eventually 5 job_is "$job" RUNNING
+    eventually 15 job_is "$job" RUNNING
     kubelet_up k2
     nodes_up k2
     stop slurmd-k1 KILL
     stop kubelet-k1 KILL
-    eventually 20 ready_is k1 Unknown
-    eventually 5 state_is k1 'DOWN*' 'tidegate/k8s: node is NotReady in Kubernetes and slurmd does not answer'
-    eventually 25 job_is "$job" COMPLETED
+    eventually 40 ready_is k1 Unknown
+    eventually 15 state_is k1 'DOWN*' 'tidegate/k8s: node is NotReady in Kubernetes and slurmd does not answer'
+    eventually 40 job_is "$job" COMPLETED
     [ "$(job_node "$job")" = k2 ]
     state_is k2 IDLE
 
@@ -56,18 +56,18 @@ ready_is() { [[ $(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.typ
     api DELETE /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/k1 >/dev/null
     kubelet_up k1
     kube_ready k1 True
-    eventually 15 state_is k1 IDLE
+    eventually 30 state_is k1 IDLE
     job=$(submit -w k1 0)
-    eventually 10 job_is "$job" COMPLETED
+    eventually 30 job_is "$job" COMPLETED
 }
 
 @test "a kubelet that dies alone: its node drains, and the job on it ends in peace" {
     kubelet_up k3
     nodes_up k3
     job=$(submit 14)
-    eventually 5 job_is "$job" RUNNING
+    eventually 15 job_is "$job" RUNNING
     stop kubelet-k3 KILL
-    eventually 15 state_is k3 MIXED+DRAIN 'tidegate/k8s: node is NotReady in Kubernetes'
-    eventually 20 job_is "$job" COMPLETED
+    eventually 30 state_is k3 MIXED+DRAIN 'tidegate/k8s: node is NotReady in Kubernetes'
+    eventually 40 job_is "$job" COMPLETED
     state_is k3 IDLE+DRAIN 'tidegate/k8s: node is NotReady in Kubernetes'
 }

@@ -61,8 +61,8 @@ always() {
 spawn() {
     local name=$1
     shift
-    # bats waits for whoever holds its descriptor 3
-    "$@" >>"$LOGS/$name.log" 2>&1 </dev/null 3>&- &
+    # bats waits for whoever holds its descriptors
+    "$@" >>"$LOGS/$name.log" 2>&1 </dev/null 3>&- 4>&- 5>&- &
     echo $! >"$RUN/$name.pid"
     disown # else the shell reports how it died
 }
@@ -164,6 +164,8 @@ kube_up() {
     # The API takes objects of a new kind a moment after it says Established.
     chart pool/pools.yaml >"$RUN/pools.yaml"
     eventually 10 kubectl apply -f "$RUN/pools.yaml"
+    # A cluster has one node at least, else the bridge takes the list for a failed look-up.
+    kube_node_up control-plane '{}'
     kubectl create token -n $NS tidegate-bridge --duration 1h >"$RUN/bridge-token"
 }
 
@@ -208,19 +210,28 @@ slurmd_up() {
         --conf "Feature=hpc CPUs=2 RealMemory=2000 Port=$(cat "$file")"
 }
 
+# slurmd_crash NAME: killed with all its steps, and back as a new pod would be. Slurm takes it for a crash
+# when the new slurmd is younger than the old one's last sign of life, in whole seconds.
+slurmd_crash() {
+    stop "slurmd-$1" KILL
+    sleep 2
+    slurmd_up "$1"
+}
+
 node_line() { scontrol -o show node "$1"; }
 # The state without the mark of dynamic nodes, which all have.
 node_state() { node_line "$1" | sed -n 's/.* State=\([^ ]*\).*/\1/p' | sed 's/+DYNAMIC_NORM//'; }
 node_reason() { node_line "$1" | sed -n 's/.* Reason=\(.*\) \[[^ ]*\].*/\1/p'; }
 node_extra() { node_line "$1" | sed -n 's/.* Extra=\(.*\) InstanceId=[^ ]* *$/\1/p'; }
 
-# state_is NAME STATE [REASON]
+# state_is NAME STATE [REASON]: STATE is a pattern.
 state_is() {
     local state reason
     state=$(node_state "$1")
     reason=$(node_reason "$1")
     echo "$1 is $state, reason \"$reason\""
-    [[ $state == "$2" && ($# -lt 3 || $reason == "$3") ]]
+    # shellcheck disable=SC2053 # a pattern
+    [[ $state == $2 && ($# -lt 3 || $reason == "$3") ]]
 }
 
 job_state() { scontrol -o show job "$1" | sed -n 's/.* JobState=\([^ ]*\).*/\1/p'; }
@@ -278,7 +289,7 @@ nodes_away() {
         if runs "$name"; then stop "$name" KILL; fi
         rm "$file"
     done
-    kubectl delete nodes --all --wait=false >/dev/null
+    kubectl delete nodes --field-selector metadata.name!=control-plane --wait=false >/dev/null
     for name in $(scontrol -o show nodes | sed -n 's/^NodeName=\([^ ]*\).*/\1/p'); do
         eventually 15 forget_in_slurm "$name"
     done

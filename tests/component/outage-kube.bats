@@ -17,7 +17,7 @@ three_nodes() { # one fine, one cordoned, one of a person
     nodes_up "$@"
     kubectl cordon "$2"
     scontrol update nodename="$3" state=drain reason='a person'
-    eventually 3 quiet "$@"
+    eventually 15 quiet "$@"
 }
 
 @test "an API server that hangs for 30 s changes nothing, and the bridge catches up" {
@@ -27,10 +27,10 @@ three_nodes() { # one fine, one cordoned, one of a person
     [ "$(changes_of hang1)" = 0 ]
     [ "$(changes_of hang2)" = 1 ]
     signal apiserver CONT
-    eventually 10 kubectl cordon hang1
+    eventually 30 kubectl cordon hang1
     kubectl uncordon hang2
-    eventually 15 state_is hang1 IDLE+DRAIN "$CORDONED"
-    eventually 5 state_is hang2 IDLE
+    eventually 30 state_is hang1 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is hang2 IDLE
     state_is hang3 IDLE+DRAIN 'a person'
 }
 
@@ -41,11 +41,11 @@ three_nodes() { # one fine, one cordoned, one of a person
     bridge_view a | jq -e '.kubernetes.fresh == false and .leader == false'
     [ "$(changes_of gone2)" = 1 ]
     apiserver_up
-    eventually 30 apiserver_ready
+    eventually 40 apiserver_ready
     kubectl cordon gone1
     kubectl uncordon gone2
-    eventually 15 state_is gone1 IDLE+DRAIN "$CORDONED"
-    eventually 5 state_is gone2 IDLE
+    eventually 30 state_is gone1 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is gone2 IDLE
     state_is gone3 IDLE+DRAIN 'a person'
 }
 
@@ -59,13 +59,13 @@ three_nodes() { # one fine, one cordoned, one of a person
     # Its watch cache begins anew, at the present.
     stop apiserver KILL
     apiserver_up
-    eventually 30 apiserver_ready
+    eventually 40 apiserver_ready
     signal bridge-a CONT
-    eventually 15 state_is old1 IDLE+DRAIN "$CORDONED"
-    eventually 5 state_is old2 IDLE+DRAIN 'tidegate/k8s: node is gone from Kubernetes'
+    eventually 30 state_is old1 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is old2 IDLE+DRAIN 'tidegate/k8s: node is gone from Kubernetes'
     state_is old3 IDLE
     kubectl cordon old3
-    eventually 2 state_is old3 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is old3 IDLE+DRAIN "$CORDONED"
 }
 
 @test "a token that is no longer taken makes the bridge hold still and say so; a new one is picked up" {
@@ -74,10 +74,10 @@ three_nodes() { # one fine, one cordoned, one of a person
     echo nonsense >"$RUN/bridge-token"
     stop apiserver KILL # ends the watches, which were let in by the old one
     apiserver_up
-    eventually 30 apiserver_ready
+    eventually 40 apiserver_ready
     kubectl cordon token1
     always 3 state_is token1 IDLE
     grep -i 'unauthorized' "$LOGS/bridge-a.log"
     cp "$RUN/bridge-token.good" "$RUN/bridge-token"
-    eventually 15 state_is token1 IDLE+DRAIN "$CORDONED"
+    eventually 30 state_is token1 IDLE+DRAIN "$CORDONED"
 }

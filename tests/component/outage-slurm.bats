@@ -16,9 +16,9 @@ CORDONED='tidegate/k8s: node is cordoned in Kubernetes'
     nodes_up n1 n2 n3 n4
     scontrol update nodename=n3 state=drain reason='a person'
     kubectl cordon n1
-    eventually 2 state_is n1 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
     job=$(submit -w n4 60)
-    eventually 5 job_is "$job" RUNNING
+    eventually 15 job_is "$job" RUNNING
     stop slurmctld
     kubectl uncordon n1
     kubectl cordon n2
@@ -30,11 +30,11 @@ CORDONED='tidegate/k8s: node is cordoned in Kubernetes'
     curl -sSf "$TIDEGATE_BRIDGE_URL/readyz"
     kube_ready n4 True
     slurmctld_up
-    eventually 20 slurmctld_ready
-    eventually 25 state_is n2 IDLE+DRAIN "$CORDONED"
-    eventually 10 state_is n1 IDLE
+    eventually 40 slurmctld_ready
+    eventually 40 state_is n2 IDLE+DRAIN "$CORDONED"
+    eventually 30 state_is n1 IDLE
     state_is n3 IDLE+DRAIN 'a person'
-    eventually 5 state_is n4 MIXED
+    eventually 15 state_is n4 MIXED
     job_is "$job" RUNNING
 }
 
@@ -44,7 +44,7 @@ CORDONED='tidegate/k8s: node is cordoned in Kubernetes'
     kubectl cordon n1
     always 20 bridge_view a
     signal slurmctld CONT
-    eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
+    eventually 30 state_is n1 IDLE+DRAIN "$CORDONED"
 }
 
 @test "a bridge that starts while slurmctld is away waits for it" {
@@ -53,12 +53,12 @@ CORDONED='tidegate/k8s: node is cordoned in Kubernetes'
     stop slurmctld
     kubectl cordon n1
     bridge_start a
-    eventually 10 curl -sSf "$TIDEGATE_BRIDGE_URL/readyz"
+    eventually 30 curl -sSf "$TIDEGATE_BRIDGE_URL/readyz"
     always 12 runs bridge-a
     run curl -sS "$TIDEGATE_BRIDGE_URL/v1/nodes"
     echo "$output"
     [[ $(jq -r .error <<<"$output") == *'has not been able to read slurmctld'* ]]
     slurmctld_up
-    eventually 20 slurmctld_ready
-    eventually 25 state_is n1 IDLE+DRAIN "$CORDONED"
+    eventually 40 slurmctld_ready
+    eventually 40 state_is n1 IDLE+DRAIN "$CORDONED"
 }

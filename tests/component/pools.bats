@@ -44,48 +44,48 @@ EOF
 
 @test "a Pool counts its nodes, those that take jobs, those that do not, and jobs" {
     nodes_up n1 n2 n3 n4
-    eventually 5 pool_status_is hpc '4 4 0 0 0'
+    eventually 15 pool_status_is hpc '4 4 0 0 0'
     job=$(submit 60)
-    eventually 10 job_is "$job" RUNNING
+    eventually 30 job_is "$job" RUNNING
     free=(n1 n2 n3 n4)
     free=("${free[@]/$(job_node "$job")/}")
     mapfile -t free < <(printf '%s\n' "${free[@]}" | sed '/^$/d')
     kubectl cordon "${free[0]}"
     scontrol update nodename="${free[1]}" state=down reason='a person'
-    eventually 5 pool_status_is hpc '4 2 1 1 1'
+    eventually 15 pool_status_is hpc '4 2 1 1 1'
     kubectl get pools -n "$NS" | tee /dev/stderr | grep -E '^hpc +4 +2 +1 +1 +1 +'
     kubectl get pool -n "$NS" hpc -o json | jq -e '.status.observedGeneration == .metadata.generation'
     scancel "$job"
-    eventually 10 pool_status_is hpc '4 2 1 1 0'
+    eventually 30 pool_status_is hpc '4 2 1 1 0'
 }
 
 @test "a node that two pools select is left alone, both Pools say so, and the others go on" {
     nodes_up n1 n2
     second_pool rival 'rack: b' gpu
     kubectl label node n1 rack=b
-    eventually 5 message_has hpc 'n1 is selected by the pools'
-    eventually 5 message_has rival 'n1 is selected by the pools'
+    eventually 15 message_has hpc 'n1 is selected by the pools'
+    eventually 15 message_has rival 'n1 is selected by the pools'
     message_has hpc hpc
     message_has hpc rival
     kubectl cordon n1
     kubectl cordon n2
-    eventually 2 state_is n2 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is n2 IDLE+DRAIN "$CORDONED"
     always 3 state_is n1 IDLE
 
     kubectl label node n1 rack- # once only one selects it, it is followed again
-    eventually 3 state_is n1 IDLE+DRAIN "$CORDONED"
-    eventually 5 has_no_message hpc
-    eventually 5 has_no_message rival
+    eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
+    eventually 15 has_no_message hpc
+    eventually 15 has_no_message rival
 }
 
 @test "a node that moves to another pool in Kubernetes drains in the one it has in Slurm" {
     nodes_up n1
     second_pool other 'tidegate.dev/pool: other' other
-    eventually 5 pool_status_is other '0 0 0 0 0'
+    eventually 15 pool_status_is other '0 0 0 0 0'
     kubectl label --overwrite node n1 tidegate.dev/pool=other
-    eventually 3 state_is n1 IDLE+DRAIN 'tidegate/k8s: node left pool hpc in Kubernetes'
+    eventually 15 state_is n1 IDLE+DRAIN 'tidegate/k8s: node left pool hpc in Kubernetes'
     kubectl label --overwrite node n1 tidegate.dev/pool=hpc
-    eventually 5 state_is n1 IDLE
+    eventually 15 state_is n1 IDLE
 }
 
 @test "a Slurm node of no pool is nobody's business" {
@@ -93,7 +93,7 @@ EOF
     scontrol create nodename=cloud1 cpus=1 realmemory=100 feature=else state=cloud
     before=$(node_state cloud1)
     kubectl cordon n1
-    eventually 2 state_is n1 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
     always 2 state_is cloud1 "$before"
     bridge_view a | jq -e '[.nodes[].name] == ["n1"]'
 }
@@ -101,15 +101,15 @@ EOF
 @test "a Pool that is deleted changes nothing in Slurm" {
     nodes_up n1 n2
     kubectl cordon n1
-    eventually 2 state_is n1 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
     kubectl delete pool -n "$NS" hpc
     kubectl cordon n2
     always 3 state_is n2 IDLE
     state_is n1 IDLE+DRAIN "$CORDONED"
     kubectl uncordon n1
     kubectl apply -f "$RUN/pools.yaml"
-    eventually 3 state_is n2 IDLE+DRAIN "$CORDONED"
-    eventually 3 state_is n1 IDLE
+    eventually 15 state_is n2 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is n1 IDLE
 }
 
 @test "a Pool that is wrong is refused by the API with the key's name" {

@@ -36,11 +36,11 @@ CORDONED='tidegate/k8s: node is cordoned in Kubernetes'
         wait
         bridge_start a
         if [[ $wanted == true ]]; then
-            eventually 20 state_is n1 "$state" "$CORDONED"
-            eventually 5 state_is n2 "$state" "$CORDONED"
+            eventually 40 state_is n1 "$state" "$CORDONED"
+            eventually 15 state_is n2 "$state" "$CORDONED"
         else
-            eventually 20 state_is n1 "$state"
-            eventually 5 state_is n2 "$state"
+            eventually 40 state_is n1 "$state"
+            eventually 15 state_is n2 "$state"
             [[ -z $(node_extra n1)$(node_extra n2) ]]
         fi
         state_is n3 IDLE+DRAIN 'a person'
@@ -51,14 +51,14 @@ CORDONED='tidegate/k8s: node is cordoned in Kubernetes'
     nodes_up two1 two2 two3
     bridge_up a
     bridge_start b
-    eventually 10 curl -sSf "http://127.0.0.1:8081/readyz"
+    eventually 30 curl -sSf "http://127.0.0.1:8081/readyz"
     kubectl cordon two1
-    eventually 2 state_is two1 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is two1 IDLE+DRAIN "$CORDONED"
     bridge_view b | jq -e '.leader == false and .holder == "bridge-a" and (.nodes | length) == 3'
 
     signal bridge-a STOP
     kubectl cordon two2
-    eventually 25 state_is two2 IDLE+DRAIN "$CORDONED"
+    eventually 40 state_is two2 IDLE+DRAIN "$CORDONED"
     bridge_view b | jq -e '.leader and .holder == "bridge-b"'
 
     # While b cannot act, nobody may: a has lost the lease and knows it.
@@ -67,11 +67,11 @@ CORDONED='tidegate/k8s: node is cordoned in Kubernetes'
     kubectl cordon two3
     always 4 state_is two3 IDLE
     signal bridge-b CONT
-    eventually 5 state_is two3 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is two3 IDLE+DRAIN "$CORDONED"
     bridge_view a | jq -e '.leader == false'
     for n in two1 two2 two3; do
         kubectl uncordon $n
-        eventually 5 state_is $n IDLE
+        eventually 15 state_is $n IDLE
         [ "$(changes_of $n)" = 2 ] # one drain, one resume
     done
 }
@@ -80,11 +80,11 @@ CORDONED='tidegate/k8s: node is cordoned in Kubernetes'
     nodes_up n1
     bridge_up a
     bridge_start b
-    eventually 10 curl -sSf "http://127.0.0.1:8081/readyz"
+    eventually 30 curl -sSf "http://127.0.0.1:8081/readyz"
     stop bridge-a
-    eventually 4 bridge_leads b
+    eventually 15 bridge_leads b
     kubectl cordon n1
-    eventually 2 state_is n1 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
 }
 
 events_of() {
@@ -102,16 +102,16 @@ events_are() {
     nodes_up events1
     bridge_up a
     kubectl cordon events1
-    eventually 2 state_is events1 IDLE+DRAIN "$CORDONED"
+    eventually 15 state_is events1 IDLE+DRAIN "$CORDONED"
     wanted="SlurmDrained x1: Drained in Slurm: $CORDONED. Running jobs go on."
-    eventually 5 events_are events1 "$wanted"
+    eventually 15 events_are events1 "$wanted"
     stop bridge-a KILL
     bridge_up a
     always 2 events_are events1 "$wanted"
     kubectl uncordon events1
-    eventually 5 state_is events1 IDLE
+    eventually 15 state_is events1 IDLE
     wanted+=$'\nSlurmResumed x1: Resumed in Slurm: it takes jobs again.'
-    eventually 5 events_are events1 "$wanted"
+    eventually 15 events_are events1 "$wanted"
     api GET "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=events1" |
         jq -e 'all(.items[]; .involvedObject.kind == "Node" and .source.component != "")'
     kubectl describe node events1 | grep -F 'Resumed in Slurm'
