@@ -210,31 +210,31 @@ static void give_back(const struct node_facts *f, const struct policy *p, int64_
     v->ledger.episode_at = 0;
 }
 
+/* The cause that stands and that our text names; CAUSE_NONE when there is none such. */
+static enum cause cause_of_text(const struct node_facts *f)
+{
+    for (size_t i = 0; i < TG_LEN(causes) && text_is_ours(f->slurm->reason); i++) {
+        _cleanup_(mem_freep) char *text =
+            text_reason(causes[i].cause, false, f->pool ? f->pool->name : NULL);
+
+        /* more may stand behind it: that slurmd does not answer, or what slurmctld appended */
+        if (causes[i].stands(f) && strncmp(text, f->slurm->reason, strlen(text)) == 0)
+            return causes[i].cause;
+    }
+    return CAUSE_NONE;
+}
+
 /*
  * A person resumed what we had drained: that is what a node that nobody holds and whose ledger has
  * an open episode tells. Where the ledger is not there (a foreign Extra, or one that somebody has
- * emptied), our reason text that was left on the free node tells the same, since our own RESUME
- * takes it away.
+ * emptied), our reason text that was left on the free node tells the same for as long as its cause
+ * stands, since our own RESUME takes it away. Returns the cause of the episode.
  */
-static bool overruled_now(const struct node_facts *f, enum cause *ret_episode)
+static enum cause overruled_now(const struct node_facts *f)
 {
-    const struct slurm_node *s = f->slurm;
-
-    *ret_episode = s->ledger.episode;
-    if (s->ledger.episode != CAUSE_NONE)
-        return true;
-    if (!s->reason || !text_is_ours(s->reason))
-        return false;
-    for (size_t i = 0; i < TG_LEN(causes); i++) {
-        for (int down = 0; down < 2; down++) {
-            _cleanup_(mem_freep) char *text = text_reason(
-                causes[i].cause, down, f->pool ? f->pool->name : NULL);
-
-            if (strcmp(text, s->reason) == 0)
-                *ret_episode = causes[i].cause;
-        }
-    }
-    return *ret_episode != CAUSE_NONE;
+    if (f->slurm->ledger.episode != CAUSE_NONE)
+        return f->slurm->ledger.episode;
+    return cause_of_text(f);
 }
 
 static void close_episode(struct ledger *l)
@@ -248,11 +248,11 @@ static void settle_ledger(const struct node_facts *f, struct verdict *v)
 {
     const struct cause_row *worst;
     uint32_t standing = causes_standing(f, 0, &worst);
-    enum cause episode;
+    enum cause episode = v->holder == HOLDER_NOBODY ? overruled_now(f) : CAUSE_NONE;
 
     if (v->holder == HOLDER_PERSON)
         close_episode(&v->ledger); /* a person's word took the place of ours */
-    if (v->holder == HOLDER_NOBODY && overruled_now(f, &episode)) {
+    if (episode != CAUSE_NONE) {
         v->ledger.overruled |= up_to(episode);
         close_episode(&v->ledger);
     }

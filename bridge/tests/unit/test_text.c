@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/text.h"
+
+#include <string.h>
+
+#include "tests/unit/titled.h"
+
+static void reasons_are_ours(void **state)
+{
+    (void)state;
+    for (enum cause c = CAUSE_NONE + 1; c < CAUSE_COUNT_; c++) {
+        for (int down = 0; down < 2; down++) {
+            _cleanup_(mem_freep) char *text = text_reason(c, down, "hpc");
+
+            assert_true(text_is_ours(text));
+            assert_null(strchr(text, '\n'));
+        }
+    }
+}
+
+static void others_are_not(void **state)
+{
+    static const char *const texts[] = {"",
+                                        " ",
+                                        "bad dimm",
+                                        "tidegate",
+                                        "tidegate/",
+                                        "tidegate/k8s",
+                                        "tidegate/k8s:",
+                                        "tidegate/k8s:x",
+                                        "Tidegate/k8s: x",
+                                        " tidegate/k8s: x",
+                                        "tidegate/ops: x",
+                                        "see tidegate/k8s: x",
+                                        "Not responding"};
+
+    (void)state;
+    assert_false(text_is_ours(NULL));
+    for (size_t i = 0; i < TG_LEN(texts); i++)
+        assert_false(text_is_ours(texts[i]));
+    assert_true(text_is_ours("tidegate/health: x"));
+    assert_true(text_is_ours("tidegate/update: x"));
+    assert_true(text_is_ours("tidegate/fail: x"));
+}
+
+/* As the contract with the chart's and the tests' readers has them. */
+static void reasons_word_for_word(void **state)
+{
+    static const struct {
+        enum cause cause;
+        bool down;
+        const char *text;
+    } rows[] = {
+        {CAUSE_CORDONED, false, "tidegate/k8s: node is cordoned in Kubernetes"},
+        {CAUSE_NOT_READY, false, "tidegate/k8s: node is NotReady in Kubernetes"},
+        {CAUSE_LEFT_POOL, false, "tidegate/k8s: node left pool hpc in Kubernetes"},
+        {CAUSE_GONE, false, "tidegate/k8s: node is gone from Kubernetes"},
+        {CAUSE_NOT_READY, true,
+         "tidegate/k8s: node is NotReady in Kubernetes and slurmd does not answer"},
+        {CAUSE_GONE, true,
+         "tidegate/k8s: node is gone from Kubernetes and slurmd does not answer"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TG_LEN(rows); i++) {
+        _cleanup_(mem_freep) char *text = text_reason(rows[i].cause, rows[i].down, "hpc");
+
+        assert_string_equal(text, rows[i].text);
+    }
+}
+
+/* Also with next to nothing known: a sentence, never a crash. */
+static void every_state_has_its_sentence(void **state)
+{
+    struct kube_pool pool = {.name = (char[]){"hpc"}};
+    struct slurm_node slurm = {.state = (char[]){"IDLE"}};
+    const struct node_facts facts[] = {
+        {.name = "w1"},
+        {.name = "w1", .pool = &pool, .slurm = &slurm},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TG_LEN(facts); i++) {
+        for (enum why w = WHY_HEALTHY; w < WHY_COUNT_; w++) {
+            for (enum cause c = CAUSE_NONE; c < CAUSE_COUNT_; c++) {
+                struct verdict v = {.why = w, .cause = c};
+                _cleanup_(mem_freep) char *why = text_why(&facts[i], &v);
+                _cleanup_(mem_freep) char *ends = text_ends(&facts[i], &v);
+
+                assert_true(strlen(why) > 10);
+                assert_int_equal(why[strlen(why) - 1], '.');
+                assert_true(!*ends || ends[strlen(ends) - 1] == '.');
+                assert_true(strspn(why, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") ||
+                            !strncmp(why, "slurm", 5));
+            }
+        }
+    }
+}
+
+static void not_registered_tells_of_the_pod(void **state)
+{
+    struct kube_pool pool = {.name = (char[]){"hpc"}};
+    struct kube_pod pod = {.ready = true};
+    struct node_facts f = {.name = "w1", .pool = &pool, .pod = &pod};
+    struct verdict v = {.why = WHY_NOT_REGISTERED};
+    char *why = text_why(&f, &v);
+
+    (void)state;
+    assert_string_equal(
+        why, "Pool hpc selects it, but no slurmd of that name has registered with "
+             "slurmctld; its slurmd pod is ready.");
+    free(why);
+    pod.ready = false;
+    why = text_why(&f, &v);
+    assert_non_null(strstr(why, "; its slurmd pod is not ready."));
+    free(why);
+}
+
+static void events_say_what_was_done(void **state)
+{
+    static const struct {
+        enum verb verb;
+        const char *reason, *text;
+    } rows[] = {
+        {VERB_DRAIN, "SlurmDrained", "Drained in Slurm: why. Running jobs go on."},
+        {VERB_DOWN, "SlurmDown", "Set down in Slurm, its jobs are requeued: why."},
+        {VERB_RESUME, "SlurmResumed", "Resumed in Slurm: it takes jobs again."},
+        {VERB_NOTE, "SlurmNoted", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TG_LEN(rows); i++) {
+        _cleanup_(mem_freep) char *text = text_event_message(rows[i].verb, "why");
+
+        assert_string_equal(text_event_reason(rows[i].verb), rows[i].reason);
+        assert_string_equal(text, rows[i].text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TITLED("every reason of ours is of our grammar", reasons_are_ours),
+        TITLED("rule 1: what only looks like our grammar is a person's", others_are_not),
+        TITLED("reasons, word for word", reasons_word_for_word),
+        TITLED("every state has a sentence that ends with a full stop",
+               every_state_has_its_sentence),
+        TITLED("row new node: why tells of its pod", not_registered_tells_of_the_pod),
+        TITLED("Events say what was done", events_say_what_was_done),
+    };
+
+    return cmocka_run_group_tests_name("text", tests, NULL, NULL);
+}
