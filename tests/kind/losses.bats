@@ -53,7 +53,7 @@ lose_worker() {
     node=$(job_field "$job" NodeList)
     bystander=$(login sbatch --parsable -x "$node" -n1 --mem=100 -o bystander.out --wrap 'sleep 70; echo done')
     becomes 10 job_is "$bystander" RUNNING
-    "$CONTAINER" stop -t 1 "$node"
+    "$top/tests/kind/cluster" stop-node "$node"
     eventually 90 ready_is "$node" 'False|Unknown'
     since=$(now)
     slurm 20 node_is "$node" 'down(\+(drain|not_responding))*|down\*' "$silent" >"$1/down"
