@@ -9,7 +9,8 @@
 
 #include "base/log.h"
 
-static int on_signal(sd_event_source *s, const struct signalfd_siginfo *si, void *userdata)
+static int on_signal(sd_event_source *s, const struct signalfd_siginfo *si,
+                     void *userdata)
 {
     (void)s;
     log_info("stopping", LOG_STR("signal", strsignal((int)si->ssi_signo)));
@@ -34,8 +35,9 @@ static int run_bridge(sd_event *event, struct kube *kube, const struct options *
         r = sd_event_add_signal(event, NULL, SIGINT, on_signal, bridge);
     if (r < 0)
         return err_set(err, r, "cannot listen to signals: %s", strerror(-r));
-    log_info("started", LOG_STR("version", TIDEGATE_VERSION), LOG_STR("identity", o->identity),
-             LOG_STR("namespace", o->namespace), LOG_NUM("port", httpd_port(httpd)));
+    log_info("started", LOG_STR("version", TIDEGATE_VERSION),
+             LOG_STR("identity", o->identity), LOG_STR("namespace", o->namespace),
+             LOG_NUM("port", httpd_port(httpd)));
     r = sd_event_loop(event);
     if (r < 0)
         return err_set(err, r, "event loop: %s", strerror(-r));

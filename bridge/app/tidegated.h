@@ -78,10 +78,11 @@ struct pool_status;
 struct pool_status *pool_status_new(struct kube *kube, const char *namespace);
 void pool_status_free(struct pool_status *s);
 void pool_status_update(struct pool_status *s, const struct world *w,
-                        const struct verdict *verdicts, const struct kube_pool *const *pools,
-                        size_t n_pools);
+                        const struct verdict *verdicts,
+                        const struct kube_pool *const *pools, size_t n_pools);
 
 /* --apply: sends the custom resource definition in `file`; runs the loop until that is done. */
-int apply_file(sd_event *event, struct kube *kube, const char *file, struct err *err) _must_use_;
+int apply_file(sd_event *event, struct kube *kube, const char *file, struct err *err)
+    _must_use_;
 
 #endif

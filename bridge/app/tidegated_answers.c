@@ -11,9 +11,9 @@
  * back for this long hangs. */
 #define WORKER_STUCK_MS 120000
 
-#define JSON "application/json"
-#define TEXT "text/plain; charset=utf-8"
-#define METRICS "text/plain; version=0.0.4; charset=utf-8"
+#define JSON            "application/json"
+#define TEXT            "text/plain; charset=utf-8"
+#define METRICS         "text/plain; version=0.0.4; charset=utf-8"
 
 static void reply(struct httpd_reply *r, unsigned status, const char *type, char *body)
 {
@@ -40,27 +40,32 @@ static void serve_ready(const struct bridge_view *v, struct httpd_reply *r)
 static int add_counts(struct buf *b, const struct bridge_view *v)
 {
     static const enum verb verbs[] = {VERB_DRAIN, VERB_DOWN, VERB_RESUME, VERB_NOTE};
-    int r = buf_puts(b, "# HELP tidegate_actions_total Changes of nodes in Slurm that were made.\n"
-                        "# TYPE tidegate_actions_total counter\n");
+    int r = buf_puts(
+        b, "# HELP tidegate_actions_total Changes of nodes in Slurm that were made.\n"
+           "# TYPE tidegate_actions_total counter\n");
 
     for (size_t i = 0; i < TG_LEN(verbs) && r == 0; i++)
-        r = buf_printf(b, "tidegate_actions_total{verb=\"%s\"} %llu\n", verb_name(verbs[i]),
+        r = buf_printf(b, "tidegate_actions_total{verb=\"%s\"} %llu\n",
+                       verb_name(verbs[i]),
                        (unsigned long long)v->counts->done[verbs[i]]);
     if (r == 0)
-        r = buf_puts(b, "# HELP tidegate_action_failures_total Changes of nodes in Slurm that "
-                        "slurmctld refused.\n"
-                        "# TYPE tidegate_action_failures_total counter\n");
+        r = buf_puts(
+            b, "# HELP tidegate_action_failures_total Changes of nodes in Slurm that "
+               "slurmctld refused.\n"
+               "# TYPE tidegate_action_failures_total counter\n");
     for (size_t i = 0; i < TG_LEN(verbs) && r == 0; i++)
         r = buf_printf(b, "tidegate_action_failures_total{verb=\"%s\"} %llu\n",
-                       verb_name(verbs[i]), (unsigned long long)v->counts->failed[verbs[i]]);
+                       verb_name(verbs[i]),
+                       (unsigned long long)v->counts->failed[verbs[i]]);
     return r;
 }
 
 static int add_nodes(struct buf *b, const struct bridge_view *v)
 {
     unsigned long long n[HOLDER_PERSON + 1] = {0};
-    int r = buf_puts(b, "# HELP tidegate_nodes Nodes of the pools, by who keeps them from jobs.\n"
-                        "# TYPE tidegate_nodes gauge\n");
+    int r = buf_puts(
+        b, "# HELP tidegate_nodes Nodes of the pools, by who keeps them from jobs.\n"
+           "# TYPE tidegate_nodes gauge\n");
 
     for (size_t i = 0; i < v->world.n; i++)
         n[v->verdicts[i].holder]++;
@@ -72,29 +77,30 @@ static int add_nodes(struct buf *b, const struct bridge_view *v)
 static int add_number(struct buf *b, const char *name, const char *type, const char *help,
                       unsigned long long value)
 {
-    return buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, help, name, type, name,
-                      value);
+    return buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, help, name, type,
+                      name, value);
 }
 
 static void serve_metrics(const struct bridge_view *v, struct httpd_reply *r)
 {
     struct buf b = BUF_INIT(METRICS_CAP);
-    bool ok = add_nodes(&b, v) == 0 && add_counts(&b, v) == 0 &&
-              add_number(&b, "tidegate_leader", "gauge", "1 when this replica acts.",
-                         v->leader) == 0 &&
-              add_number(&b, "tidegate_kubernetes_fresh", "gauge",
-                         "1 while Kubernetes is watched.", v->kube_fresh) == 0 &&
-              add_number(&b, "tidegate_slurm_fresh", "gauge",
-                         "1 when slurmctld answered the last time.", v->slurm_fresh) == 0 &&
-              add_number(&b, "tidegate_rounds_total", "counter", "Rounds of deciding.",
-                         v->counts->rounds) == 0 &&
-              add_number(&b, "tidegate_slurm_rpcs_total", "counter",
-                         "Calls that changed something in Slurm.", v->counts->rpcs) == 0 &&
-              add_number(&b, "tidegate_slurm_load_failures_total", "counter",
-                         "Reads of slurmctld that failed.",
-                         v->counts->slurm_load_failures) == 0 &&
-              add_number(&b, "tidegate_events_dropped_total", "counter",
-                         "Events that could not be written.", v->events_dropped) == 0;
+    bool ok =
+        add_nodes(&b, v) == 0 && add_counts(&b, v) == 0 &&
+        add_number(&b, "tidegate_leader", "gauge", "1 when this replica acts.",
+                   v->leader) == 0 &&
+        add_number(&b, "tidegate_kubernetes_fresh", "gauge",
+                   "1 while Kubernetes is watched.", v->kube_fresh) == 0 &&
+        add_number(&b, "tidegate_slurm_fresh", "gauge",
+                   "1 when slurmctld answered the last time.", v->slurm_fresh) == 0 &&
+        add_number(&b, "tidegate_rounds_total", "counter", "Rounds of deciding.",
+                   v->counts->rounds) == 0 &&
+        add_number(&b, "tidegate_slurm_rpcs_total", "counter",
+                   "Calls that changed something in Slurm.", v->counts->rpcs) == 0 &&
+        add_number(&b, "tidegate_slurm_load_failures_total", "counter",
+                   "Reads of slurmctld that failed.",
+                   v->counts->slurm_load_failures) == 0 &&
+        add_number(&b, "tidegate_events_dropped_total", "counter",
+                   "Events that could not be written.", v->events_dropped) == 0;
 
     if (ok)
         reply(r, 200, METRICS, mem_strdup(buf_str(&b)));
@@ -103,7 +109,8 @@ static void serve_metrics(const struct bridge_view *v, struct httpd_reply *r)
     buf_free(&b);
 }
 
-static void serve_nodes(const struct bridge_view *v, const char *name, struct httpd_reply *r)
+static void serve_nodes(const struct bridge_view *v, const char *name,
+                        struct httpd_reply *r)
 {
     struct view_head head = {
         .leader = v->leader,
@@ -117,9 +124,9 @@ static void serve_nodes(const struct bridge_view *v, const char *name, struct ht
     if (!v->kube_synced) {
         reply(r, 503, JSON, view_error("the bridge has not read Kubernetes yet"));
     } else if (!v->slurm_synced) {
-        _cleanup_(mem_freep) char *text = mem_printf(
-            "the bridge has not been able to read slurmctld yet%s%s",
-            v->slurm_error ? ": " : "", v->slurm_error ? v->slurm_error : "");
+        _cleanup_(mem_freep) char *text =
+            mem_printf("the bridge has not been able to read slurmctld yet%s%s",
+                       v->slurm_error ? ": " : "", v->slurm_error ? v->slurm_error : "");
 
         reply(r, 503, JSON, view_error(text));
     } else if (!name) {
@@ -127,8 +134,8 @@ static void serve_nodes(const struct bridge_view *v, const char *name, struct ht
     } else if ((f = world_find(&v->world, name))) {
         reply(r, 200, JSON, view_node(&head, f, &v->verdicts[f - v->world.rows]));
     } else {
-        _cleanup_(mem_freep) char *text =
-            mem_printf("no pool has a node \"%s\"; `tidegate nodes` lists those there are", name);
+        _cleanup_(mem_freep) char *text = mem_printf(
+            "no pool has a node \"%s\"; `tidegate nodes` lists those there are", name);
 
         reply(r, 404, JSON, view_error(text));
     }
@@ -148,10 +155,12 @@ void answers_serve(const char *path, struct httpd_reply *ret, void *userdata)
         serve_metrics(&v, ret);
     else if (strcmp(path, nodes) == 0)
         serve_nodes(&v, NULL, ret);
-    else if (strncmp(path, nodes, sizeof(nodes) - 1) == 0 && path[sizeof(nodes) - 1] == '/')
+    else if (strncmp(path, nodes, sizeof(nodes) - 1) == 0 &&
+             path[sizeof(nodes) - 1] == '/')
         serve_nodes(&v, path + sizeof(nodes), ret);
     else
-        reply(ret, 404, JSON, view_error("no such path; there are /v1/nodes, /v1/nodes/NAME, "
-                                         "/metrics, /healthz and /readyz"));
+        reply(ret, 404, JSON,
+              view_error("no such path; there are /v1/nodes, /v1/nodes/NAME, "
+                         "/metrics, /healthz and /readyz"));
     bridge_view_clear(&v);
 }

@@ -10,9 +10,9 @@
 #include "base/buf.h"
 #include "base/log.h"
 
-#define FILE_CAP (1024 * 1024) /* etcd takes no larger object */
+#define FILE_CAP   (1024 * 1024) /* etcd takes no larger object */
 #define TIMEOUT_MS 30000
-#define OUR_CRD "pools.tidegate.dev"
+#define OUR_CRD    "pools.tidegate.dev"
 
 struct apply {
     sd_event *event;
@@ -32,8 +32,8 @@ static int read_file(const char *file, struct buf *b, struct err *err)
     while (r == 0 && (n = fread(chunk, 1, sizeof(chunk), f)) > 0)
         r = buf_add(b, chunk, n);
     if (r < 0)
-        r = err_set(err, r, "%s is larger than the %d bytes that an object may have", file,
-                    FILE_CAP);
+        r = err_set(err, r, "%s is larger than the %d bytes that an object may have",
+                    file, FILE_CAP);
     else if (ferror(f))
         r = err_set(err, -EIO, "%s cannot be read", file);
     (void)fclose(f);
@@ -45,7 +45,8 @@ static int check_object(const char *file, const char *text, struct err *err)
     cJSON *o = cJSON_Parse(text);
     const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "kind"));
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(o, "metadata");
-    const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "name"));
+    const char *name =
+        cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "name"));
     bool ok = kind && name && strcmp(kind, "CustomResourceDefinition") == 0 &&
               strcmp(name, OUR_CRD) == 0;
     int r = ok ? 0

@@ -48,8 +48,8 @@ struct bridge {
     char *slurm_error;
     int64_t slurm_back_at; /* when a load last came back */
     bool busy;             /* a load or a batch is under way */
-    bool dirty;            /* something happened since the round that is under way began */
-    struct plan plan;      /* the batch that is under way; its names are no longer good */
+    bool dirty;       /* something happened since the round that is under way began */
+    struct plan plan; /* the batch that is under way; its names are no longer good */
     struct refusal *refusals;
     struct bridge_counts counts;
 };
@@ -143,7 +143,8 @@ void bridge_look(struct bridge *b, struct bridge_view *ret)
     *ret = (struct bridge_view){
         .leader = lease_is_leader(b->lease),
         .kube_fresh = kube_fresh(b),
-        .kube_synced = cache_synced(b->nodes) && cache_synced(b->pods) && cache_synced(b->pools),
+        .kube_synced =
+            cache_synced(b->nodes) && cache_synced(b->pods) && cache_synced(b->pools),
         .slurm_fresh = b->slurm_fresh,
         .slurm_synced = b->slurm != NULL,
         .slurm_silent_ms = clock_mono_ms() - b->slurm_back_at,
@@ -219,7 +220,8 @@ static void log_batch(const struct action *a, const char *names, size_t n)
 }
 
 /* The first few names, for a log line that stays readable. */
-static char *first_names(const struct ctld_outcome *o, size_t n, size_t action, size_t *ret_n)
+static char *first_names(const struct ctld_outcome *o, size_t n, size_t action,
+                         size_t *ret_n)
 {
     char *names = mem_strdup("");
 
@@ -280,14 +282,16 @@ static bool act(struct bridge *b, struct bridge_view *v)
     int64_t mono = clock_mono_ms();
 
     for (size_t i = 0; i < v->world.n; i++) {
-        if (v->verdicts[i].verb != VERB_NONE && refusal_holds(b, v->world.rows[i].name, mono))
+        if (v->verdicts[i].verb != VERB_NONE &&
+            refusal_holds(b, v->world.rows[i].name, mono))
             v->verdicts[i].verb = VERB_NONE;
     }
     plan_make(v->world.rows, v->verdicts, v->world.n, &b->plan);
     if (!b->plan.n)
         return false;
     b->busy = true;
-    ctld_apply(b->ctld, b->plan.actions, b->plan.n, lease_valid_until(b->lease), on_applied, b);
+    ctld_apply(b->ctld, b->plan.actions, b->plan.n, lease_valid_until(b->lease),
+               on_applied, b);
     return true;
 }
 
@@ -338,7 +342,8 @@ static void on_loaded(int code, struct slurm_snapshot *snapshot, const char *err
             b->slurm = snapshot;
         }
         if (!b->slurm_fresh)
-            log_info("slurmctld is read", LOG_NUM("nodes", b->slurm ? (int64_t)b->slurm->n : 0));
+            log_info("slurmctld is read",
+                     LOG_NUM("nodes", b->slurm ? (int64_t)b->slurm->n : 0));
         b->slurm_fresh = b->slurm != NULL;
         mem_set(&b->slurm_error, NULL);
     }
@@ -435,15 +440,17 @@ static int watch_kube(struct bridge *b, const struct options *o, struct err *err
                       &b->nodes, err);
 
     if (r == 0)
-        r = cache_new(b->kube, b->event, &pod_type, pods, query, on_change, b, &b->pods, err);
+        r = cache_new(b->kube, b->event, &pod_type, pods, query, on_change, b, &b->pods,
+                      err);
     if (r == 0)
-        r = cache_new(b->kube, b->event, &pool_type, pools, NULL, on_change, b, &b->pools, err);
+        r = cache_new(b->kube, b->event, &pool_type, pools, NULL, on_change, b, &b->pools,
+                      err);
     return r;
 }
 
 static void on_leader(bool leader, void *userdata)
 {
-    log_info(leader ? "leading: acting from now on" : "not leading: watching only");
+    (void)leader; /* the lease has logged it */
     on_change(userdata);
 }
 
@@ -514,8 +521,8 @@ void bridge_free(struct bridge *b)
     sd_event_source_unref(b->timer);
     slurm_snapshot_free(b->slurm);
     plan_clear(&b->plan);
-    HASH_ITER (hh, b->refusals, f, next)
-        refusal_forget(b, f);
+    HASH_ITER(hh, b->refusals, f, next)
+    refusal_forget(b, f);
     free(b->slurm_error);
     free(b);
 }

@@ -16,7 +16,7 @@ enum option_kind { KIND_TEXT, KIND_SECONDS };
 struct option_row {
     const char *name;
     enum option_kind kind;
-    size_t offset; /* in struct options */
+    size_t offset;        /* in struct options */
     const char *fallback; /* NULL: none */
     const char *help;
 };
@@ -49,9 +49,10 @@ static const struct option_row rows[] = {
 
 static void print_help(void)
 {
-    printf("usage: tidegated [OPTION]...\n"
-           "Keeps Kubernetes and Slurm in step. Each option can stand in the environment as "
-           "well: --kube-ca as TIDEGATE_KUBE_CA.\n\n");
+    printf(
+        "usage: tidegated [OPTION]...\n"
+        "Keeps Kubernetes and Slurm in step. Each option can stand in the environment as "
+        "well: --kube-ca as TIDEGATE_KUBE_CA.\n\n");
     for (size_t i = 0; i < TG_LEN(rows); i++) {
         printf("  --%-14s %s %s", rows[i].name,
                rows[i].kind == KIND_SECONDS ? "SECONDS" : "VALUE  ", rows[i].help);
@@ -62,7 +63,8 @@ static void print_help(void)
     printf("  --help, --version\n");
 }
 
-static int set_seconds(int64_t *ret_ms, const char *name, const char *value, struct err *err)
+static int set_seconds(int64_t *ret_ms, const char *name, const char *value,
+                       struct err *err)
 {
     char *end;
     long s;
@@ -70,8 +72,9 @@ static int set_seconds(int64_t *ret_ms, const char *name, const char *value, str
     errno = 0;
     s = strtol(value, &end, 10);
     if (!isdigit((unsigned char)*value) || *end || errno || s > MAX_SECONDS)
-        return err_set(err, -EINVAL, "--%s is \"%s\", expected whole seconds from 0 to %d",
-                       name, value, MAX_SECONDS);
+        return err_set(err, -EINVAL,
+                       "--%s is \"%s\", expected whole seconds from 0 to %d", name, value,
+                       MAX_SECONDS);
     *ret_ms = (int64_t)s * 1000;
     return 0;
 }
@@ -136,7 +139,8 @@ static int set_from_arguments(struct options *o, int argc, char **argv, struct e
         }
     }
     if (optind < argc)
-        return err_set(err, -EINVAL, "\"%s\" is no option; see tidegated --help", argv[optind]);
+        return err_set(err, -EINVAL, "\"%s\" is no option; see tidegated --help",
+                       argv[optind]);
     return 0;
 }
 
@@ -166,8 +170,8 @@ static void set_in_cluster(struct options *o)
     if (o->kube_server || !host || !port)
         return;
     /* an address of IPv6 stands in brackets in a URL */
-    o->kube_server = mem_printf(strchr(host, ':') ? "https://[%s]:%s" : "https://%s:%s", host,
-                                port);
+    o->kube_server =
+        mem_printf(strchr(host, ':') ? "https://[%s]:%s" : "https://%s:%s", host, port);
     if (!o->kube_ca)
         o->kube_ca = mem_strdup(ACCOUNT_DIR "ca.crt");
     if (!o->kube_token && !o->kube_cert)
@@ -184,9 +188,10 @@ int options_parse(int argc, char **argv, struct options *ret, struct err *err)
         return r;
     set_in_cluster(ret);
     if (!ret->kube_server)
-        return err_set(err, -EINVAL,
-                       "no API server: this is no pod of a cluster (KUBERNETES_SERVICE_HOST is "
-                       "not set), so give --kube-server");
+        return err_set(
+            err, -EINVAL,
+            "no API server: this is no pod of a cluster (KUBERNETES_SERVICE_HOST is "
+            "not set), so give --kube-server");
     if (ret->apply)
         return 0;
     if (!ret->namespace)

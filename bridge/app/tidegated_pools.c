@@ -88,7 +88,8 @@ static void on_patched(const struct kube_result *result, void *userdata)
     log_warn("status of a pool cannot be written", LOG_STR("error", result->error));
 }
 
-static void count_row(struct pool_count *c, const struct node_facts *f, const struct verdict *v)
+static void count_row(struct pool_count *c, const struct node_facts *f,
+                      const struct verdict *v)
 {
     const struct slurm_node *s = f->slurm;
 
@@ -101,9 +102,10 @@ static void count_row(struct pool_count *c, const struct node_facts *f, const st
     c->ready += s && v->holder == HOLDER_NOBODY && !s->not_responding && f->kube &&
                 f->kube->ready == TRI_YES;
     if (f->rival && !c->message)
-        c->message = mem_printf("node %s is selected by the pools %s and %s; Tidegate leaves "
-                                "it alone until only one selects it",
-                                f->name, f->selected->name, f->rival->name);
+        c->message =
+            mem_printf("node %s is selected by the pools %s and %s; Tidegate leaves "
+                       "it alone until only one selects it",
+                       f->name, f->selected->name, f->rival->name);
 }
 
 static void add_number(cJSON *o, const char *key, double n)
@@ -136,13 +138,13 @@ static char *status_body(const struct kube_pool *p, const struct pool_count *c)
 }
 
 /* Takes the body. */
-static void send_status(struct pool_status *s, const struct kube_pool *p, struct written *w,
-                        char *body)
+static void send_status(struct pool_status *s, const struct kube_pool *p,
+                        struct written *w, char *body)
 {
     _cleanup_(mem_freep) char *ns = kube_escape(s->namespace);
     _cleanup_(mem_freep) char *name = kube_escape(p->name);
-    _cleanup_(mem_freep) char *path = mem_printf(
-        "/apis/tidegate.dev/v1alpha1/namespaces/%s/pools/%s/status", ns, name);
+    _cleanup_(mem_freep) char *path =
+        mem_printf("/apis/tidegate.dev/v1alpha1/namespaces/%s/pools/%s/status", ns, name);
     struct kube_call call = {.method = "PATCH",
                              .path = path,
                              .content_type = "application/merge-patch+json",
@@ -164,8 +166,8 @@ static void send_status(struct pool_status *s, const struct kube_pool *p, struct
 }
 
 void pool_status_update(struct pool_status *s, const struct world *w,
-                        const struct verdict *verdicts, const struct kube_pool *const *pools,
-                        size_t n_pools)
+                        const struct verdict *verdicts,
+                        const struct kube_pool *const *pools, size_t n_pools)
 {
     int64_t mono = clock_mono_ms();
 

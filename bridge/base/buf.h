@@ -10,7 +10,8 @@
 #include "base/mem.h"
 
 struct buf {
-    char *data; /* always NUL-terminated behind len once something was added; NULL before */
+    char *
+        data; /* always NUL-terminated behind len once something was added; NULL before */
     size_t len;
     size_t size; /* allocated */
     size_t cap;  /* len never passes it */
@@ -18,7 +19,8 @@ struct buf {
 
 #define BUF_INIT(limit) ((struct buf){.cap = (limit)})
 
-void buf_free(struct buf *b); /* the buffer can be used again afterwards, with the same cap */
+void buf_free(
+    struct buf *b); /* the buffer can be used again afterwards, with the same cap */
 void buf_clear(struct buf *b); /* forgets the content, keeps the memory */
 /* -EMSGSIZE when the cap would be passed; nothing is added then. */
 int buf_add(struct buf *b, const void *data, size_t n) _must_use_;

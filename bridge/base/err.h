@@ -13,7 +13,7 @@ struct err {
     char text[TG_ERR_TEXT_MAX];
 };
 
-#define _must_use_ __attribute__((warn_unused_result))
+#define _must_use_          __attribute__((warn_unused_result))
 #define _printf_(fmt, args) __attribute__((format(printf, fmt, args)))
 
 /* Writes the text and returns `code` (a negative errno). */

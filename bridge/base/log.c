@@ -23,7 +23,8 @@ static int is_bare(const char *s)
     if (!*s)
         return 0;
     for (; *s; s++) {
-        if ((unsigned char)*s <= ' ' || *s == '"' || *s == '=' || *s == '\\' || *s == 0x7f)
+        if ((unsigned char)*s <= ' ' || *s == '"' || *s == '=' || *s == '\\' ||
+            *s == 0x7f)
             return 0;
     }
     return 1;

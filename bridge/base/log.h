@@ -21,14 +21,15 @@ struct log_field {
 #define LOG_STR(k, v) {.key = (k), .str = (v) ? (v) : ""}
 #define LOG_NUM(k, v) {.key = (k), .num = (v)}
 
-void log_set_level(enum log_level level); /* default LOG_LEVEL_INFO; the only global there is */
+void log_set_level(
+    enum log_level level); /* default LOG_LEVEL_INFO; the only global there is */
 void log_emit(enum log_level level, const char *msg, const struct log_field *fields);
 
 #define log_at(level, msg, ...)                                                          \
     log_emit(level, msg, (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}})
 #define log_error(msg, ...) log_at(LOG_LEVEL_ERROR, msg __VA_OPT__(, ) __VA_ARGS__)
-#define log_warn(msg, ...) log_at(LOG_LEVEL_WARN, msg __VA_OPT__(, ) __VA_ARGS__)
-#define log_info(msg, ...) log_at(LOG_LEVEL_INFO, msg __VA_OPT__(, ) __VA_ARGS__)
+#define log_warn(msg, ...)  log_at(LOG_LEVEL_WARN, msg __VA_OPT__(, ) __VA_ARGS__)
+#define log_info(msg, ...)  log_at(LOG_LEVEL_INFO, msg __VA_OPT__(, ) __VA_ARGS__)
 #define log_debug(msg, ...) log_at(LOG_LEVEL_DEBUG, msg __VA_OPT__(, ) __VA_ARGS__)
 
 #endif

@@ -12,7 +12,7 @@
 #include "base/err.h"
 
 #define _cleanup_(f) __attribute__((cleanup(f)))
-#define TG_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define TG_LEN(a)    (sizeof(a) / sizeof((a)[0]))
 
 /* Defines x_freep() for use with _cleanup_(x_freep). */
 #define TG_DEFINE_FREEP(type, fn)                                                        \
@@ -29,7 +29,8 @@ void *mem_calloc(size_t n, size_t size) __attribute__((malloc, returns_nonnull))
 void *mem_resize(void *p, size_t n, size_t size) __attribute__((returns_nonnull));
 char *mem_strdup(const char *s) __attribute__((malloc)); /* NULL gives NULL */
 char *mem_strndup(const char *s, size_t n) __attribute__((malloc, returns_nonnull));
-char *mem_printf(const char *fmt, ...) _printf_(1, 2) __attribute__((malloc, returns_nonnull));
+char *mem_printf(const char *fmt, ...) _printf_(1, 2)
+    __attribute__((malloc, returns_nonnull));
 
 /* Frees the string in *p and puts a copy of s (or NULL) there. */
 void mem_set(char **p, const char *s);

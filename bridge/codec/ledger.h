@@ -19,8 +19,8 @@
  * this form counts as foreign too, so that nothing of a newer version or of a person is lost.
  * ret_other: the caller frees.
  */
-void ledger_parse(const char *extra, enum extra_state *ret_state, struct ledger *ret_ledger,
-                  char **ret_other);
+void ledger_parse(const char *extra, enum extra_state *ret_state,
+                  struct ledger *ret_ledger, char **ret_other);
 
 /* The text to write; `other` as ledger_parse() gave it. "" when nothing is left. The caller frees. */
 char *ledger_render(const struct ledger *l, const char *other);

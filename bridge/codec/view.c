@@ -92,8 +92,8 @@ static cJSON *node_json(const struct node_facts *f, const struct verdict *v)
     add_str(part, "state", f->slurm ? f->slurm->state : "none");
     add_str(part, "reason", f->slurm ? f->slurm->reason : NULL);
     (void)checked(cJSON_AddNumberToObject(part, "jobs", f->slurm ? f->slurm->jobs : 0));
-    add_str(part, "extra", f->slurm && f->slurm->extra_state == EXTRA_FOREIGN ? "foreign"
-                                                                             : "ours");
+    add_str(part, "extra",
+            f->slurm && f->slurm->extra_state == EXTRA_FOREIGN ? "foreign" : "ours");
     add_str(o, "slurmd", tri_name(f->probe.answers));
     add_str(o, "holder", holder_name(v->holder));
     add_since(o, f, v);
@@ -125,7 +125,8 @@ char *view_nodes(const struct view_head *h, const struct node_facts *facts,
     return render(o);
 }
 
-char *view_node(const struct view_head *h, const struct node_facts *f, const struct verdict *v)
+char *view_node(const struct view_head *h, const struct node_facts *f,
+                const struct verdict *v)
 {
     cJSON *o = head_json(h);
 

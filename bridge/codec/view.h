@@ -18,7 +18,8 @@ struct view_head {
 char *view_nodes(const struct view_head *h, const struct node_facts *facts,
                  const struct verdict *verdicts, size_t n);
 /* {"leader",...,"node":{...}} */
-char *view_node(const struct view_head *h, const struct node_facts *f, const struct verdict *v);
+char *view_node(const struct view_head *h, const struct node_facts *f,
+                const struct verdict *v);
 /* {"error": text} */
 char *view_error(const char *text);
 

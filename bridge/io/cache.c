@@ -7,7 +7,7 @@
 #include "base/log.h"
 
 struct item {
-    void *value; /* owns the name that is the key */
+    void *value;   /* owns the name that is the key */
     uint64_t list; /* the list that named it last */
     UT_hash_handle hh;
 };
@@ -111,7 +111,8 @@ static void drop_unlisted(struct cache *c)
 {
     struct item *it, *next;
 
-    HASH_ITER (hh, c->items, it, next) {
+    HASH_ITER(hh, c->items, it, next)
+    {
         if (it->list != c->list)
             drop(c, it);
     }
@@ -144,20 +145,24 @@ static void on_reflect(enum reflect_kind kind, const cJSON *obj, void *userdata)
         break;
     }
     if (was_fresh != c->fresh)
-        log_info(c->fresh ? "Kubernetes is watched" : "Kubernetes is not seen; holding still",
+        log_info(c->fresh ? "Kubernetes is watched"
+                          : "Kubernetes is not seen; holding still",
                  LOG_STR("what", c->type->what), LOG_NUM("count", HASH_COUNT(c->items)));
     /* inside a list the end of it brings the news */
     if ((changed && c->fresh) || was_fresh != c->fresh)
         c->on_change(c->userdata);
 }
 
-int cache_new(struct kube *k, sd_event *event, const struct cache_type *type, const char *path,
-              const char *query, void (*on_change)(void *userdata), void *userdata,
-              struct cache **ret, struct err *err)
+int cache_new(struct kube *k, sd_event *event, const struct cache_type *type,
+              const char *path, const char *query, void (*on_change)(void *userdata),
+              void *userdata, struct cache **ret, struct err *err)
 {
     _cleanup_(cache_freep) struct cache *c = mem_zalloc(sizeof(*c));
-    struct reflect_config config = {
-        .what = type->what, .path = path, .query = query, .cb = on_reflect, .userdata = c};
+    struct reflect_config config = {.what = type->what,
+                                    .path = path,
+                                    .query = query,
+                                    .cb = on_reflect,
+                                    .userdata = c};
     int r;
 
     c->type = type;
@@ -178,8 +183,8 @@ void cache_free(struct cache *c)
     if (!c)
         return;
     reflect_free(c->reflect);
-    HASH_ITER (hh, c->items, it, next)
-        drop(c, it);
+    HASH_ITER(hh, c->items, it, next)
+    drop(c, it);
     free(c);
 }
 
@@ -211,8 +216,8 @@ const void **cache_values(const struct cache *c, size_t *ret_n)
     struct item *it, *next;
     size_t n = 0;
 
-    HASH_ITER (hh, c->items, it, next)
-        values[n++] = it->value;
+    HASH_ITER(hh, c->items, it, next)
+    values[n++] = it->value;
     *ret_n = n;
     return values;
 }

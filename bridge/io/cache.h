@@ -23,9 +23,9 @@ struct cache_type {
 struct cache;
 
 /* on_change: something that may matter has changed, or freshness has. */
-int cache_new(struct kube *k, sd_event *event, const struct cache_type *type, const char *path,
-              const char *query, void (*on_change)(void *userdata), void *userdata,
-              struct cache **ret, struct err *err) _must_use_;
+int cache_new(struct kube *k, sd_event *event, const struct cache_type *type,
+              const char *path, const char *query, void (*on_change)(void *userdata),
+              void *userdata, struct cache **ret, struct err *err) _must_use_;
 void cache_free(struct cache *c);
 TG_DEFINE_FREEP(struct cache, cache_free);
 

@@ -75,8 +75,7 @@ static struct call *queue_take(struct queue *q)
     return c;
 }
 
-/* ---- what is handed over
- * ---------------------------------------------------------------------- */
+/* ---- what is handed over ----------------------------------------------------------- */
 
 static void seen_free(struct seen *seen, size_t n)
 {
@@ -140,8 +139,7 @@ static void copy_action(const struct ctld *ctld, struct ctld_batch *b, size_t in
     }
 }
 
-/* ---- the worker's side
- * ------------------------------------------------------------------------ */
+/* ---- the worker's side ------------------------------------------------------------- */
 
 static void remember_seen(struct call *c, const struct ctld_source *s)
 {
@@ -198,8 +196,7 @@ static void *work(void *userdata)
     return NULL;
 }
 
-/* ---- the loop's side
- * -------------------------------------------------------------------------- */
+/* ---- the loop's side --------------------------------------------------------------- */
 
 static void give(struct ctld *ctld, struct call *c)
 {

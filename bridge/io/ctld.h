@@ -33,7 +33,7 @@ bool ctld_load(struct ctld *c, ctld_load_cb cb, void *userdata);
 /* How one node of a batch fared. */
 struct ctld_outcome {
     const char *name;
-    int code; /* 0 or -Exxx */
+    int code;          /* 0 or -Exxx */
     const char *error; /* sentence, NULL when code is 0 */
     size_t action;     /* index into the batch */
 };
@@ -44,7 +44,7 @@ typedef void (*ctld_apply_cb)(const struct ctld_outcome *outcomes, size_t n, siz
  * nodes that it fails for stand alone; the others are done. Nothing is sent once CLOCK_BOOTTIME has
  * passed `valid_until_ms` (those get -ECANCELED). The batch is copied.
  */
-void ctld_apply(struct ctld *c, const struct action *actions, size_t n, int64_t valid_until_ms,
-                ctld_apply_cb cb, void *userdata);
+void ctld_apply(struct ctld *c, const struct action *actions, size_t n,
+                int64_t valid_until_ms, ctld_apply_cb cb, void *userdata);
 
 #endif

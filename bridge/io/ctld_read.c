@@ -22,8 +22,7 @@
 #define SILENT_TEXT    "Not responding"
 #define SILENT_SUFFIX  " : " SILENT_TEXT
 
-/* ---- what differs between the releases of libslurm
- * ------------------------------------------- */
+/* ---- what differs between the releases of libslurm --------------------------------- */
 
 static uint32_t allocated_cpus(const node_info_t *node)
 {
@@ -46,8 +45,7 @@ static uint32_t allocated_cpus(const node_info_t *node)
 #define free_conf slurm_free_ctl_conf
 #endif
 
-/* ---- errors
- * ----------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------ */
 
 int ctld_error(int slurm_errno, const char *what, struct err *err)
 {
@@ -80,8 +78,7 @@ int ctld_error(int slurm_errno, const char *what, struct err *err)
                    slurm_errno);
 }
 
-/* ---- nodes
- * ------------------------------------------------------------------------------------ */
+/* ---- nodes ------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {
@@ -140,9 +137,7 @@ const node_info_t *ctld_source_find(const struct ctld_source *s, const char *nam
     return found ? *found : NULL;
 }
 
-/* ---- jobs
- * -------------------------------------------------------------------------------------
- */
+/* ---- jobs -------------------------------------------------------------------------- */
 
 static bool is_busy(const node_info_t *node)
 {
@@ -264,8 +259,7 @@ static struct ctld_jobs find_jobs(const struct ctld_source *s, const node_info_t
     return found ? *found : (struct ctld_jobs){0};
 }
 
-/* ---- the whole
- * -------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------- */
 
 static int read_slurm_uid(struct ctld_source *s, struct err *err)
 {
@@ -334,8 +328,7 @@ uint64_t ctld_fingerprint(const node_info_t *node)
     return hash_str(h, node->extra);
 }
 
-/* ---- as the core's values
- * --------------------------------------------------------------------- */
+/* ---- as the core's values ---------------------------------------------------------- */
 
 static const char *const base_names[] = {
     [NODE_STATE_UNKNOWN] = "UNKNOWN", [NODE_STATE_DOWN] = "DOWN",

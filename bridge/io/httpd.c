@@ -28,8 +28,7 @@ struct httpd {
     unsigned port;
 };
 
-/* ---- answering
- * -------------------------------------------------------------------------------- */
+/* ---- answering --------------------------------------------------------------------- */
 
 static enum MHD_Result reply(struct MHD_Connection *connection,
                              const struct httpd_reply *r)
@@ -81,8 +80,7 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
     return reply(connection, &r);
 }
 
-/* ---- the event loop
- * --------------------------------------------------------------------------- */
+/* ---- the event loop ---------------------------------------------------------------- */
 
 /* libmicrohttpd has its own epoll and no timer: it says when it wants to be called again.
  */
@@ -132,8 +130,7 @@ static int attach(struct httpd *h, sd_event *event, struct err *err)
     return 0;
 }
 
-/* ---- listening
- * -------------------------------------------------------------------------------- */
+/* ---- listening --------------------------------------------------------------------- */
 
 union address {
     struct sockaddr any;

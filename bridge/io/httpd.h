@@ -20,8 +20,8 @@ struct httpd_reply {
 typedef void (*httpd_cb)(const char *path, struct httpd_reply *ret, void *userdata);
 
 /* `listen` as "0.0.0.0:8080", "127.0.0.1:0" or "[::]:8080". */
-int httpd_new(sd_event *event, const char *listen, httpd_cb cb, void *userdata, struct httpd **ret,
-              struct err *err) _must_use_;
+int httpd_new(sd_event *event, const char *listen, httpd_cb cb, void *userdata,
+              struct httpd **ret, struct err *err) _must_use_;
 void httpd_free(struct httpd *h);
 TG_DEFINE_FREEP(struct httpd, httpd_free);
 unsigned httpd_port(const struct httpd *h); /* the one that was bound */

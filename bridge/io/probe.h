@@ -20,7 +20,8 @@ TG_DEFINE_FREEP(struct probe, probe_free);
 
 struct probe_target {
     const char *name;
-    const char *addr; /* IPv4 or IPv6 in numbers; a name is not looked up (no DNS): UNKNOWN */
+    const char
+        *addr; /* IPv4 or IPv6 in numbers; a name is not looked up (no DNS): UNKNOWN */
     uint16_t port;
 };
 

@@ -52,6 +52,9 @@ three_nodes() { # one fine, one cordoned, one of a person
 @test "a watch whose past is compacted away (410) is listed anew, and nothing is missed" {
     nodes_up old1 old2 old3
     signal bridge-a STOP
+    stop apiserver KILL # so that what follows is not in its socket already
+    apiserver_up
+    eventually 40 apiserver_ready
     kubectl cordon old1
     kubectl delete node old2
     revision=$(api GET /api/v1/nodes | jq -r .metadata.resourceVersion)
