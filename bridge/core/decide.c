@@ -149,8 +149,8 @@ static void look_again(struct verdict *v, int64_t at)
 }
 
 /* Slurmd's silence, confirmed. */
-static bool confirmed_silent(const struct node_facts *f, const struct policy *p, int64_t now,
-                             struct verdict *v)
+static bool confirmed_silent(const struct node_facts *f, const struct policy *p,
+                             int64_t now, struct verdict *v)
 {
     if (f->probe.answers != TRI_NO)
         return false;
@@ -200,7 +200,8 @@ static void give_back(const struct node_facts *f, const struct policy *p, int64_
         look_again(v, f->kube->ready_since + p->resume_hold_ms);
         return;
     }
-    if ((s->base == SLURM_BASE_DOWN || s->not_responding) && f->probe.answers != TRI_YES) {
+    if ((s->base == SLURM_BASE_DOWN || s->not_responding) &&
+        f->probe.answers != TRI_YES) {
         v->why = WHY_SILENT;
         return;
     }

@@ -9,7 +9,7 @@
 #include "core/model.h"
 
 struct policy {
-    int64_t resume_hold_ms;  /* Ready must have stood this long before a node is resumed */
+    int64_t resume_hold_ms; /* Ready must have stood this long before a node is resumed */
     int64_t down_confirm_ms; /* slurmd must have been silent this long before DOWN */
 };
 
@@ -26,7 +26,8 @@ struct node_facts {
     const char *name;
     const struct kube_node *kube;
     const struct kube_pod *pod;
-    const struct kube_pool *pool;     /* the one whose feature it has in Slurm, else `selected` */
+    const struct kube_pool
+        *pool; /* the one whose feature it has in Slurm, else `selected` */
     const struct kube_pool *selected; /* the one that selects the Kubernetes node */
     const struct kube_pool *rival;    /* a second one that does as well: hands off */
     const struct slurm_node *slurm;
@@ -50,12 +51,12 @@ enum why {
     WHY_NOT_REGISTERED, /* in Kubernetes, not (yet) in Slurm */
     WHY_NOT_OURS,       /* in Slurm, but of no pool */
     WHY_TWO_POOLS,
-    WHY_CAUSE,      /* a cause stands and the node is held for it */
-    WHY_PERSON,     /* a person holds it */
-    WHY_OVERRULED,  /* a person resumed it in spite of the cause */
+    WHY_CAUSE,     /* a cause stands and the node is held for it */
+    WHY_PERSON,    /* a person holds it */
+    WHY_OVERRULED, /* a person resumed it in spite of the cause */
     WHY_NOT_READY_YET, /* no cause (that counts) stands, but Kubernetes does not call it Ready */
-    WHY_HOLD_TIME,  /* fine again, not for long enough */
-    WHY_SILENT,     /* fine in Kubernetes, but slurmd does not answer yet */
+    WHY_HOLD_TIME,   /* fine again, not for long enough */
+    WHY_SILENT,      /* fine in Kubernetes, but slurmd does not answer yet */
     WHY_INVALID_REG, /* slurmctld refuses the node's registration */
     WHY_RESUMING,
     WHY_COUNT_,
@@ -66,11 +67,11 @@ struct verdict {
     enum cause cause; /* the worst that stands, also when nothing is done about it */
     enum holder holder;
     enum why why;
-    bool down;            /* the reason is to be the one for DOWN */
-    bool blank_reason;    /* NOTE: take away the text that an ended drain has left behind */
+    bool down;         /* the reason is to be the one for DOWN */
+    bool blank_reason; /* NOTE: take away the text that an ended drain has left behind */
     bool write_extra;
-    struct ledger ledger; /* as it is to stand afterwards */
-    bool suspect;         /* ask slurmd by TCP */
+    struct ledger ledger;  /* as it is to stand afterwards */
+    bool suspect;          /* ask slurmd by TCP */
     int64_t look_again_at; /* 0: nothing here hangs on time alone */
 };
 

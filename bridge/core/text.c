@@ -55,7 +55,8 @@ static const char *slurm_reason(const struct node_facts *f)
     return f->slurm && f->slurm->reason ? f->slurm->reason : "";
 }
 
-static char *why_cause(const struct node_facts *f, const struct verdict *v, const char *what)
+static char *why_cause(const struct node_facts *f, const struct verdict *v,
+                       const char *what)
 {
     if (v->verb == VERB_DRAIN || v->verb == VERB_DOWN)
         return mem_printf("Tidegate is about to %s, because the %s.",
@@ -63,15 +64,18 @@ static char *why_cause(const struct node_facts *f, const struct verdict *v, cons
     return mem_printf("Tidegate holds it in %s, because the %s.", slurm_state(f), what);
 }
 
-static char *why_person(const struct node_facts *f, const struct verdict *v, const char *what)
+static char *why_person(const struct node_facts *f, const struct verdict *v,
+                        const char *what)
 {
     if (v->cause == CAUSE_NONE)
-        return mem_printf("A person holds it in %s with the reason \"%s\"; Tidegate leaves "
-                          "that as it is.",
-                          slurm_state(f), slurm_reason(f));
-    return mem_printf("A person holds it in %s with the reason \"%s\"; Tidegate leaves that "
-                      "as it is. It would drain the node by itself, because the %s.",
-                      slurm_state(f), slurm_reason(f), what);
+        return mem_printf(
+            "A person holds it in %s with the reason \"%s\"; Tidegate leaves "
+            "that as it is.",
+            slurm_state(f), slurm_reason(f));
+    return mem_printf(
+        "A person holds it in %s with the reason \"%s\"; Tidegate leaves that "
+        "as it is. It would drain the node by itself, because the %s.",
+        slurm_state(f), slurm_reason(f), what);
 }
 
 char *text_why(const struct node_facts *f, const struct verdict *v)
@@ -81,39 +85,47 @@ char *text_why(const struct node_facts *f, const struct verdict *v)
 
     switch (v->why) {
     case WHY_HEALTHY:
-        return mem_printf("Nothing keeps it from jobs; Slurm has it as %s.", slurm_state(f));
+        return mem_printf("Nothing keeps it from jobs; Slurm has it as %s.",
+                          slurm_state(f));
     case WHY_NOT_REGISTERED:
-        return mem_printf("Pool %s selects it, but no slurmd of that name has registered with "
-                          "slurmctld%s.",
-                          pool ? pool : "(none)",
-                          f->pod ? f->pod->ready ? "; its slurmd pod is ready"
-                                                 : "; its slurmd pod is not ready"
-                                 : "; it has no slurmd pod");
+        return mem_printf(
+            "Pool %s selects it, but no slurmd of that name has registered with "
+            "slurmctld%s.",
+            pool ? pool : "(none)",
+            f->pod ? f->pod->ready ? "; its slurmd pod is ready"
+                                   : "; its slurmd pod is not ready"
+                   : "; it has no slurmd pod");
     case WHY_NOT_OURS:
         return mem_strdup("No pool knows it; Tidegate leaves it alone.");
     case WHY_TWO_POOLS:
-        return mem_printf("Two pools select it, %s and %s; Tidegate leaves it alone until "
-                          "only one does.",
-                          pool ? pool : "?", f->rival ? f->rival->name : "?");
+        return mem_printf(
+            "Two pools select it, %s and %s; Tidegate leaves it alone until "
+            "only one does.",
+            pool ? pool : "?", f->rival ? f->rival->name : "?");
     case WHY_CAUSE:
         return why_cause(f, v, what);
     case WHY_PERSON:
         return why_person(f, v, what);
     case WHY_OVERRULED:
-        return mem_printf("A person resumed it in spite of Tidegate's drain, so it stays in "
-                          "service although the %s.",
-                          what);
+        return mem_printf(
+            "A person resumed it in spite of Tidegate's drain, so it stays in "
+            "service although the %s.",
+            what);
     case WHY_NOT_READY_YET:
-        return mem_printf("Slurm has it as %s, and Tidegate gives it back only when it is Ready in "
-                          "Kubernetes.",
-                          slurm_state(f));
+        return mem_printf(
+            "Slurm has it as %s, and Tidegate gives it back only when it is Ready in "
+            "Kubernetes.",
+            slurm_state(f));
     case WHY_HOLD_TIME:
-        return mem_strdup("It is fine again in Kubernetes, but has not been for long enough.");
+        return mem_strdup(
+            "It is fine again in Kubernetes, but has not been for long enough.");
     case WHY_SILENT:
-        return mem_strdup("It is fine again in Kubernetes, but its slurmd does not answer yet.");
+        return mem_strdup(
+            "It is fine again in Kubernetes, but its slurmd does not answer yet.");
     case WHY_INVALID_REG:
-        return mem_strdup("slurmctld refuses its registration (INVALID_REG): the node offers "
-                          "less than its record in Slurm says, and cannot be resumed.");
+        return mem_strdup(
+            "slurmctld refuses its registration (INVALID_REG): the node offers "
+            "less than its record in Slurm says, and cannot be resumed.");
     case WHY_RESUMING:
         return mem_strdup("It is fine again; Tidegate is about to resume it.");
     case WHY_COUNT_:
@@ -128,11 +140,14 @@ static const char *cause_ends(enum cause c)
     case CAUSE_CORDONED:
         return "`kubectl uncordon` of the node ends it.";
     case CAUSE_LEFT_POOL:
-        return "The node's pool label set again, or its record deleted in Slurm, ends it.";
+        return "The node's pool label set again, or its record deleted in Slurm, ends "
+               "it.";
     case CAUSE_NOT_READY:
-        return "The node being Ready again for the hold time, with slurmd answering, ends it.";
+        return "The node being Ready again for the hold time, with slurmd answering, "
+               "ends it.";
     case CAUSE_GONE:
-        return "The node joining Kubernetes again, or its record deleted in Slurm, ends it.";
+        return "The node joining Kubernetes again, or its record deleted in Slurm, ends "
+               "it.";
     case CAUSE_NONE:
     case CAUSE_COUNT_:
         break;
@@ -156,9 +171,10 @@ char *text_ends(const struct node_facts *f, const struct verdict *v)
     case WHY_SILENT:
         return mem_strdup("Tidegate resumes it when slurmd answers.");
     case WHY_INVALID_REG:
-        return mem_printf("`scontrol delete nodename=%s` and a new slurmd pod make its record "
-                          "anew.",
-                          f->name);
+        return mem_printf(
+            "`scontrol delete nodename=%s` and a new slurmd pod make its record "
+            "anew.",
+            f->name);
     case WHY_NOT_REGISTERED:
         return mem_strdup("Its slurmd pod registering ends it; see the pod's log.");
     case WHY_TWO_POOLS:
@@ -192,7 +208,8 @@ char *text_event_message(enum verb v, const char *reason)
 {
     switch (v) {
     case VERB_DRAIN:
-        return mem_printf("Drained in Slurm: %s. Running jobs go on.", reason ? reason : "");
+        return mem_printf("Drained in Slurm: %s. Running jobs go on.",
+                          reason ? reason : "");
     case VERB_DOWN:
         return mem_printf("Set down in Slurm, its jobs are requeued: %s.",
                           reason ? reason : "");
