@@ -91,6 +91,7 @@ etcd_up() {
 
 make_keys() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test-ca \
+        -addext keyUsage=critical,keyCertSign \
         -keyout "$RUN/ca.key" -out "$RUN/ca.crt" 2>/dev/null
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=apiserver \
         -CA "$RUN/ca.crt" -CAkey "$RUN/ca.key" -addext "subjectAltName=IP:$IP" \
