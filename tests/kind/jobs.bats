@@ -22,7 +22,7 @@ zombies() { # none is left in any compute pod
     local job i
     [ "$(login id -u)" = 1000 ]
     job=$(login sbatch --parsable --wait -a 1-20 -n1 --mem=100 -o 'array-%a.out' \
-        --wrap 'echo "$SLURM_ARRAY_TASK_ID squared is $((SLURM_ARRAY_TASK_ID ** 2)), says uid $(id -u) ($(id -un))"')
+        --wrap 'echo "$SLURM_ARRAY_TASK_ID squared is $((SLURM_ARRAY_TASK_ID * SLURM_ARRAY_TASK_ID)), says uid $(id -u) ($(id -un))"')
     for i in {1..20}; do
         login cat "array-$i.out"
     done >"$BATS_TEST_TMPDIR/said"

@@ -47,12 +47,10 @@ pod_of() {
         [ -z "$(k get "$pod" -o json | jq -r '.spec.volumes[] | select(.projected) | .name')" ]
     done
     for verb in create update patch delete; do
-        run kubectl auth can-i "$verb" nodes --as system:serviceaccount:tidegate:tidegate-bridge
-        [ "$output" = no ]
+        run -1 kubectl auth can-i "$verb" nodes --as system:serviceaccount:tidegate:tidegate-bridge
     done
     for verb in get list watch; do
-        run k auth can-i "$verb" secrets --as system:serviceaccount:tidegate:tidegate-bridge
-        [ "$output" = no ]
+        run -1 k auth can-i "$verb" secrets --as system:serviceaccount:tidegate:tidegate-bridge
     done
 }
 
