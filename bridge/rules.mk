@@ -110,4 +110,20 @@ fuzz-tap: fuzz-programs
 		else echo "not ok $$n - fuzz: $$f"; bad=1; fi; \
 	done; exit $$bad
 
+# ---- slow checks, file by file ----------------------------------------------------------------
+
+HEADERS := $(wildcard bridge/*/*.h)
+CHECKED := $(SRC_LIB) $(SRC_APP)
+.PHONY: tidy analyzer
+tidy: $(patsubst bridge/%.c,build/lint/tidy/%.ok,$(CHECKED))
+analyzer: $(patsubst bridge/%.c,build/lint/analyzer/%.ok,$(CHECKED))
+build/lint/tidy/%.ok: bridge/%.c $(HEADERS) bridge/.clang-tidy
+	@mkdir -p $(@D)
+	@clang-tidy --quiet --config-file=bridge/.clang-tidy $< -- $(STD) $(CPP) $(shell pkgconf --cflags $(PKGS)) 2>/dev/null
+	@touch $@
+build/lint/analyzer/%.ok: bridge/%.c $(HEADERS)
+	@mkdir -p $(@D)
+	@gcc $(CPP) $(STD) $(shell pkgconf --cflags $(PKGS)) -O1 -fanalyzer -Wno-analyzer-fd-leak -Werror -c -o /dev/null $<
+	@touch $@
+
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

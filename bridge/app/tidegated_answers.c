@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "codec/view.h"
 
-#define METRICS_CAP (64 * 1024)
+#define METRICS_CAP 65536
 /* libslurm gives up on a controller that is away after about 9 s a call; a worker that has not come
  * back for this long hangs. */
 #define WORKER_STUCK_MS 120000

@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 
-#define FILE_CAP   (1024 * 1024) /* etcd takes no larger object */
+#define FILE_CAP   1048576 /* etcd takes no larger object */
 #define TIMEOUT_MS 30000
 #define OUR_CRD    "pools.tidegate.dev"
 
@@ -29,8 +29,10 @@ static int read_file(const char *file, struct buf *b, struct err *err)
 
     if (!f)
         return err_set(err, -errno, "%s: %s", file, strerror(errno));
-    while (r == 0 && (n = fread(chunk, 1, sizeof(chunk), f)) > 0)
+    do {
+        n = fread(chunk, 1, sizeof(chunk), f);
         r = buf_add(b, chunk, n);
+    } while (r == 0 && n == sizeof(chunk));
     if (r < 0)
         r = err_set(err, r, "%s is larger than the %d bytes that an object may have",
                     file, FILE_CAP);

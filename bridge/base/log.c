@@ -52,7 +52,7 @@ static int add_value(struct buf *b, const char *s)
     return r < 0 ? r : buf_puts(b, "\"");
 }
 
-void log_emit(enum log_level level, const char *msg, const struct log_field *fields)
+void log_emit(enum log_level level, const struct log_field *fields)
 {
     static const char *const names[] = {"error", "warn", "info", "debug"};
     struct buf b = BUF_INIT(LINE_MAX_BYTES - 1); /* room for the newline */
@@ -64,11 +64,9 @@ void log_emit(enum log_level level, const char *msg, const struct log_field *fie
         return;
     (void)clock_gettime(CLOCK_REALTIME, &ts);
     (void)gmtime_r(&ts.tv_sec, &tm);
-    r = buf_printf(&b, "time=%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ level=%s msg=",
+    r = buf_printf(&b, "time=%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ level=%s",
                    tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
                    tm.tm_sec, ts.tv_nsec / 1000000, names[level]);
-    if (r == 0)
-        r = add_value(&b, msg);
     for (; fields->key && r == 0; fields++) {
         r = buf_printf(&b, " %s=", fields->key);
         if (r == 0)

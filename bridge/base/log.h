@@ -23,13 +23,14 @@ struct log_field {
 
 void log_set_level(
     enum log_level level); /* default LOG_LEVEL_INFO; the only global there is */
-void log_emit(enum log_level level, const char *msg, const struct log_field *fields);
+/* The fields up to one without a key; the macros put the message first. */
+void log_emit(enum log_level level, const struct log_field *fields);
 
 #define log_at(level, msg, ...)                                                          \
-    log_emit(level, msg, (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}})
-#define log_error(msg, ...) log_at(LOG_LEVEL_ERROR, msg __VA_OPT__(, ) __VA_ARGS__)
-#define log_warn(msg, ...)  log_at(LOG_LEVEL_WARN, msg __VA_OPT__(, ) __VA_ARGS__)
-#define log_info(msg, ...)  log_at(LOG_LEVEL_INFO, msg __VA_OPT__(, ) __VA_ARGS__)
-#define log_debug(msg, ...) log_at(LOG_LEVEL_DEBUG, msg __VA_OPT__(, ) __VA_ARGS__)
+    log_emit(level, (const struct log_field[]){LOG_STR("msg", msg), ##__VA_ARGS__, {0}})
+#define log_error(msg, ...) log_at(LOG_LEVEL_ERROR, msg, ##__VA_ARGS__)
+#define log_warn(msg, ...)  log_at(LOG_LEVEL_WARN, msg, ##__VA_ARGS__)
+#define log_info(msg, ...)  log_at(LOG_LEVEL_INFO, msg, ##__VA_ARGS__)
+#define log_debug(msg, ...) log_at(LOG_LEVEL_DEBUG, msg, ##__VA_ARGS__)
 
 #endif

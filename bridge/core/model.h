@@ -39,7 +39,7 @@ struct kube_node {
     char *boot_id; /* status.nodeInfo.bootID: another one after a restart */
     struct labels labels;
     bool unschedulable; /* cordoned */
-    enum tri ready;     /* condition Ready: True YES; False and Unknown NO; absent UNKNOWN */
+    enum tri ready; /* condition Ready: True YES; False and Unknown NO; absent UNKNOWN */
     int64_t ready_since; /* lastTransitionTime of Ready */
 };
 
@@ -84,7 +84,8 @@ enum cause cause_from_name(const char *name); /* CAUSE_NONE when not known */
  * as a JSON object under the key "tidegate"; see codec/ledger.h for the text.
  */
 struct ledger {
-    enum cause episode; /* the cause that we drained the node for and have not ended; or NONE */
+    enum cause
+        episode; /* the cause that we drained the node for and have not ended; or NONE */
     int64_t episode_at; /* when that was */
     uint32_t overruled; /* bit (1 << cause): a person resumed the node in spite of it */
 };
@@ -112,28 +113,31 @@ struct slurm_node {
     char *addr;    /* where slurmctld reaches slurmd */
     uint16_t port; /* slurmd's port */
     enum slurm_base base;
-    bool drain;         /* flag DRAIN */
-    bool fail;          /* flag FAIL */
+    bool drain;          /* flag DRAIN */
+    bool fail;           /* flag FAIL */
     bool not_responding; /* flag NOT_RESPONDING */
-    bool invalid_reg;   /* flag INVALID_REG: slurmctld refuses RESUME until it is mended */
-    bool maint;         /* in a maintenance reservation: not a drain */
+    bool invalid_reg; /* flag INVALID_REG: slurmctld refuses RESUME until it is mended */
+    bool maint;       /* in a maintenance reservation: not a drain */
     bool completing;
-    bool rebooting;     /* a reboot by Slurm is asked for or under way: its reason is in use */
-    bool dynamic; /* DYNAMIC_NORM: made by a slurmd that registered with -Z */
-    char *state;  /* the whole state as sinfo writes it, e.g. "IDLE+DRAIN" */
-    char *reason; /* without Slurm's own suffix; NULL when empty */
+    bool
+        rebooting; /* a reboot by Slurm is asked for or under way: its reason is in use */
+    bool dynamic;  /* DYNAMIC_NORM: made by a slurmd that registered with -Z */
+    char *state;   /* the whole state as sinfo writes it, e.g. "IDLE+DRAIN" */
+    char *reason;  /* without Slurm's own suffix; NULL when empty */
     uint32_t reason_uid;
     int64_t reason_at;
     char *features; /* comma separated */
     enum extra_state extra_state;
-    char *extra_other; /* the other keys of Extra as compact JSON object, NULL when there are none;
+    char *
+        extra_other; /* the other keys of Extra as compact JSON object, NULL when there are none;
                           of EXTRA_FOREIGN the whole text */
     struct ledger ledger;
     int64_t boot_at;
     uint32_t cpus;
     uint32_t alloc_cpus;
     uint32_t jobs; /* running or completing there */
-    double job_share; /* the same, each counted as 1/(nodes it runs on): sums up to jobs */
+    double
+        job_share; /* the same, each counted as 1/(nodes it runs on): sums up to jobs */
 };
 
 void slurm_node_clear(struct slurm_node *n);
@@ -165,7 +169,8 @@ struct action {
     enum verb verb;
     const char **names; /* borrowed from the facts */
     size_t n;
-    char *reason; /* for DRAIN and DOWN; of a NOTE: NULL leaves the text, REASON_BLANK takes it away.
+    char *
+        reason; /* for DRAIN and DOWN; of a NOTE: NULL leaves the text, REASON_BLANK takes it away.
                      RESUME always takes it away */
     bool write_extra; /* false: leave Extra alone (EXTRA_FOREIGN) */
     struct ledger ledger;

@@ -6,7 +6,8 @@
 #include "core/decide.h"
 
 struct plan {
-    struct action *actions; /* RESUME last: nothing is given back before what must go is gone */
+    struct action
+        *actions; /* RESUME last: nothing is given back before what must go is gone */
     size_t n;
 };
 

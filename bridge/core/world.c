@@ -50,12 +50,12 @@ static void find_selecting(const struct kube_node *k, const struct world_input *
     }
 }
 
-/* One row, when it is one of ours. */
-static void add_row(struct world *w, const struct world_input *in, const struct kube_node *k,
-                    const struct slurm_node *s)
+/* One row, when it is one of ours; of k and s one may be NULL. */
+static void add_row(struct world *w, const struct world_input *in, const char *name,
+                    const struct kube_node *k, const struct slurm_node *s)
 {
     struct node_facts f = {
-        .name = k ? k->name : s->name,
+        .name = name,
         .kube = k,
         .slurm = s,
         .slurm_uid = in->slurm ? in->slurm->slurm_uid : 0,
@@ -87,7 +87,8 @@ void world_join(const struct world_input *in, struct world *ret)
     size_t n_slurm = in->slurm ? in->slurm->n : 0, n_pods = 0, i = 0, j = 0;
     _cleanup_(mem_freep) const struct kube_node **k = mem_calloc(in->n_nodes, sizeof(*k));
     _cleanup_(mem_freep) const struct slurm_node **s = mem_calloc(n_slurm, sizeof(*s));
-    _cleanup_(mem_freep) const struct kube_pod **pods = mem_calloc(in->n_pods, sizeof(*pods));
+    _cleanup_(mem_freep) const struct kube_pod **pods =
+        mem_calloc(in->n_pods, sizeof(*pods));
 
     for (size_t x = 0; x < in->n_nodes; x++)
         k[x] = in->nodes[x];
@@ -107,7 +108,8 @@ void world_join(const struct world_input *in, struct world *ret)
                     : j == n_slurm   ? -1
                                      : strcmp(k[i]->name, s[j]->name);
 
-        add_row(ret, in, order <= 0 ? k[i] : NULL, order >= 0 ? s[j] : NULL);
+        add_row(ret, in, order <= 0 ? k[i]->name : s[j]->name, order <= 0 ? k[i] : NULL,
+                order >= 0 ? s[j] : NULL);
         i += order <= 0;
         j += order >= 0;
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
-// ring: a first MPI program. A token goes around all ranks, each adds its number, and rank 0 checks
-// the sum. It prints where each rank ran, and how long after the start of its process MPI_Init and
-// the first barrier were done: the price of the wire-up. Exits with 1 when the sum is wrong.
+// ring [BYTES]: a first MPI program. A token (of 8 bytes, or BYTES) goes around all ranks, each adds
+// its number to every word of it, and rank 0 checks the sums. It prints where each rank ran, and how
+// long after the start of its process MPI_Init and the first barrier were done: the price of the
+// wire-up. Exits with 1 when a sum is wrong.
 //
 //     srun --mpi=pmix -N2 --ntasks-per-node=2 /usr/share/tidegate/examples/ring
 
@@ -53,20 +54,34 @@ static double process_start(void)
     return (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-static long pass_token(int rank, int size)
+static void pass_token(long *token, int words, int rank, int size)
 {
-    long token = 0;
-
     if (size == 1)
-        return 0;
+        return;
     if (rank > 0) {
-        MPI_Recv(&token, 1, MPI_LONG, rank - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        token += rank;
+        MPI_Recv(token, words, MPI_LONG, rank - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int i = 0; i < words; i++)
+            token[i] += rank;
     }
-    MPI_Send(&token, 1, MPI_LONG, (rank + 1) % size, 0, MPI_COMM_WORLD);
+    MPI_Send(token, words, MPI_LONG, (rank + 1) % size, 0, MPI_COMM_WORLD);
     if (rank == 0)
-        MPI_Recv(&token, 1, MPI_LONG, size - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    return token;
+        MPI_Recv(token, words, MPI_LONG, size - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+// Word i starts as i, so that words which changed places are seen.
+static int check_token(const long *token, int words, int size)
+{
+    long want = (long)size * (size - 1) / 2;
+
+    for (int i = 0; i < words; i++) {
+        if (token[i] - i != want) {
+            printf("ring is WRONG: word %d has sum %ld, expected %ld\n", i, token[i] - i,
+                   want);
+            return 1;
+        }
+    }
+    printf("ring is right: sum %ld\n", want);
+    return 0;
 }
 
 static void print(const struct line *lines, int size)
@@ -96,6 +111,16 @@ int main(int argc, char **argv)
     int rank, size, wrong = 0;
     struct line mine = {0}, *all = NULL;
     const char *node = getenv("SLURMD_NODENAME");
+    int words = argc > 1 ? atoi(argv[1]) / (int)sizeof(long) : 1;
+    long *token;
+
+    if (words < 1) {
+        fprintf(stderr, "ring: BYTES is '%s', expected a number from 8 on\n", argv[1]);
+        return 64;
+    }
+    token = calloc((size_t)words, sizeof(*token));
+    for (int i = 0; i < words; i++)
+        token[i] = i;
 
     MPI_Init(&argc, &argv);
     mine.init = now();
@@ -116,21 +141,15 @@ int main(int argc, char **argv)
     MPI_Gather(&mine, sizeof(mine), MPI_BYTE, all, sizeof(mine), MPI_BYTE, 0,
                MPI_COMM_WORLD);
 
-    long sum = pass_token(rank, size);
-
+    pass_token(token, words, rank, size);
     if (rank == 0) {
-        long want = (long)size * (size - 1) / 2;
-
         print(all, size);
-        wrong = sum != want;
-        if (wrong)
-            printf("ring is WRONG: sum %ld, expected %ld\n", sum, want);
-        else
-            printf("ring is right: sum %ld\n", sum);
+        wrong = check_token(token, words, size);
         fflush(stdout);
     }
     MPI_Bcast(&wrong, 1, MPI_INT, 0, MPI_COMM_WORLD);
     free(all);
+    free(token);
     MPI_Finalize();
     return wrong;
 }
