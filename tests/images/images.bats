@@ -106,6 +106,12 @@ logs() {
     [[ $output == *"ring is right: sum 6"* ]]
 }
 
+@test "MPI messages of 4 MB, within a node and between two, arrive whole" {
+    run -0 as_alice srun --mpi=pmix -N2 --ntasks-per-node=2 \
+        /usr/share/tidegate/examples/ring 4000000
+    [[ $output == *"ring is right: sum 6"* ]]
+}
+
 @test "MPI by mpirun in a batch job" {
     as_alice sbatch -W -N2 --ntasks-per-node=2 -o mpirun.out \
         --wrap 'mpirun /usr/share/tidegate/examples/ring'
@@ -116,8 +122,8 @@ logs() {
 @test "UCX works without the libraries left out of the image" {
     # Without InfiniBand Open MPI takes UCX only when told that anything will do.
     run -0 as_alice env OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any \
-        srun --mpi=pmix -N2 /usr/share/tidegate/examples/ring
-    [[ $output == *"ring is right: sum 1"* ]]
+        srun --mpi=pmix -N2 --ntasks-per-node=2 /usr/share/tidegate/examples/ring 4000000
+    [[ $output == *"ring is right: sum 6"* ]]
 }
 
 @test "a slurmd that is killed comes back, its job runs on, and no zombie is left" {
