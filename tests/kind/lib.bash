@@ -141,19 +141,20 @@ direct() {
 
 # The leader's pod, by the Lease; its holder is POD_UID.
 leader() { k get lease tidegate-bridge -o jsonpath='{.spec.holderIdentity}' | sed 's/_[^_]*$//'; }
-bridge_pods() { k get pods -l app.kubernetes.io/component=bridge -o jsonpath='{.items[*].metadata.name}'; }
-# kill_bridge POD...: its tidegated, with SIGKILL, from the node.
+bridge_pods() { k get pods -l app.kubernetes.io/component=bridge -o name | sed 's|^pod/||'; }
+# kill_bridge POD: its tidegated, with SIGKILL, from the node; waits for one that is being restarted.
 kill_bridge() {
-    local pod uid
-    for pod; do
-        uid=$(k get pod "$pod" -o jsonpath='{.metadata.uid}')
-            in_node "$control_plane" sh -c '
-            for pid in $(pgrep -x tidegated); do
-                if tr "\0" "\n" <"/proc/$pid/environ" | grep -qx "POD_UID=$1"; then
-                    kill -KILL "$pid"
-                fi
-            done' sh "$uid"
-    done
+    local uid
+    uid=$(k get pod "$1" -o jsonpath='{.metadata.uid}')
+    eventually 30 in_node "$control_plane" sh -c '
+        killed=1
+        for pid in $(pgrep -x tidegated); do
+            if tr "\0" "\n" <"/proc/$pid/environ" | grep -qx "POD_UID=$1"; then
+                kill -KILL "$pid"
+                killed=0
+            fi
+        done
+        exit $killed' sh "$uid"
 }
 
 # bridge_acts [NODE]: the bridge sees and does: a cordon of a node arrives, and its end.

@@ -48,7 +48,7 @@ lose_worker() {
     mkdir -p "$1"
     job=$(login sbatch --parsable --requeue -n1 --mem=100 --open-mode=append -o lost.out --wrap '
         echo "run ${SLURM_RESTART_COUNT:-0} on $SLURMD_NODENAME"
-        if ((${SLURM_RESTART_COUNT:-0} == 0)); then sleep 600; fi')
+        [ -n "$SLURM_RESTART_COUNT" ] || sleep 600')
     eventually 10 login grep -q 'run 0' lost.out
     node=$(job_field "$job" NodeList)
     bystander=$(login sbatch --parsable -x "$node" -n1 --mem=100 -o bystander.out --wrap 'sleep 70; echo done')

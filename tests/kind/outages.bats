@@ -17,7 +17,9 @@ teardown() {
 # be a test of the kubelet. Its configuration is put back at the end.
 restart_kubelet() {
     in_node "$control_plane" systemctl restart kubelet
-    eventually 60 kubectl get --raw "/api/v1/nodes/$control_plane/proxy/healthz"
+    # It answers before it knows its pods again.
+    eventually 60 controller true
+    eventually 60 login true
 }
 quick_restarts() {
     in_node "$control_plane" sh -ec '
