@@ -108,6 +108,12 @@ static void count_row(struct pool_count *c, const struct node_facts *f,
                        f->name, f->selected->name, f->rival->name);
 }
 
+/* A node of two pools is told of in both, whichever it has in Slurm. */
+static bool is_of(const struct node_facts *f, const struct kube_pool *pool)
+{
+    return f->pool == pool || f->rival == pool || (f->rival && f->selected == pool);
+}
+
 static void add_number(cJSON *o, const char *key, double n)
 {
     if (!cJSON_AddNumberToObject(o, key, n))
@@ -177,7 +183,7 @@ void pool_status_update(struct pool_status *s, const struct world *w,
         char *body;
 
         for (size_t i = 0; i < w->n; i++) {
-            if (w->rows[i].pool == pools[p] || w->rows[i].rival == pools[p])
+            if (is_of(&w->rows[i], pools[p]))
                 count_row(&c, &w->rows[i], &verdicts[i]);
         }
         body = status_body(pools[p], &c);

@@ -101,7 +101,7 @@ char *text_why(const struct node_facts *f, const struct verdict *v)
         return mem_printf(
             "Two pools select it, %s and %s; Tidegate leaves it alone until "
             "only one does.",
-            pool ? pool : "?", f->rival ? f->rival->name : "?");
+            f->selected ? f->selected->name : "?", f->rival ? f->rival->name : "?");
     case WHY_CAUSE:
         return why_cause(f, v, what);
     case WHY_PERSON:

@@ -26,6 +26,13 @@ static int by_pod_node(const void *a, const void *b)
     return r ? r : (int)(*x)->terminating - (int)(*y)->terminating;
 }
 
+static int by_pool_name(const void *a, const void *b)
+{
+    const struct kube_pool *const *x = a, *const *y = b;
+
+    return strcmp((*x)->name, (*y)->name);
+}
+
 static const struct kube_pool *pool_of_slurm(const struct slurm_node *s,
                                              const struct world_input *in)
 {
@@ -82,14 +89,20 @@ static void add_pods(struct world *w, const struct kube_pod **pods, size_t n)
     }
 }
 
-void world_join(const struct world_input *in, struct world *ret)
+void world_join(const struct world_input *given, struct world *ret)
 {
+    struct world_input sorted = *given;
+    const struct world_input *in = &sorted;
     size_t n_slurm = in->slurm ? in->slurm->n : 0, n_pods = 0, i = 0, j = 0;
     _cleanup_(mem_freep) const struct kube_node **k = mem_calloc(in->n_nodes, sizeof(*k));
     _cleanup_(mem_freep) const struct slurm_node **s = mem_calloc(n_slurm, sizeof(*s));
     _cleanup_(mem_freep) const struct kube_pod **pods =
         mem_calloc(in->n_pods, sizeof(*pods));
+    _cleanup_(mem_freep) const struct kube_pool **pools =
+        mem_calloc(in->n_pools, sizeof(*pools));
 
+    for (size_t x = 0; x < in->n_pools; x++)
+        pools[x] = in->pools[x];
     for (size_t x = 0; x < in->n_nodes; x++)
         k[x] = in->nodes[x];
     for (size_t x = 0; x < n_slurm; x++)
@@ -101,6 +114,9 @@ void world_join(const struct world_input *in, struct world *ret)
     qsort(k, in->n_nodes, sizeof(*k), by_node_name);
     qsort(s, n_slurm, sizeof(*s), by_slurm_name);
     qsort(pods, n_pods, sizeof(*pods), by_pod_node);
+    /* so that the same two names are said each time of a node that two select */
+    qsort(pools, in->n_pools, sizeof(*pools), by_pool_name);
+    sorted.pools = pools;
 
     *ret = (struct world){.rows = mem_calloc(in->n_nodes + n_slurm, sizeof(*ret->rows))};
     while (i < in->n_nodes || j < n_slurm) {
