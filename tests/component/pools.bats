@@ -59,23 +59,29 @@ EOF
     eventually 30 pool_status_is hpc '4 2 1 1 0'
 }
 
-@test "a node that two pools select is left alone, both Pools say so, and the others go on" {
-    nodes_up n1 n2
-    second_pool rival 'rack: b' gpu
-    kubectl label node n1 rack=b
-    eventually 15 message_has hpc 'n1 is selected by the pools'
-    eventually 15 message_has rival 'n1 is selected by the pools'
-    message_has hpc hpc
-    message_has hpc rival
-    kubectl cordon n1
-    kubectl cordon n2
-    eventually 15 state_is n2 IDLE+DRAIN "$CORDONED"
-    always 3 state_is n1 IDLE
+# Whichever of the two comes first by name.
+two_pools() { # NODE OTHER
+    nodes_up "$1" "$1-too"
+    second_pool "$2" "rack-$2: b" gpu
+    kubectl label node "$1" "rack-$2=b"
+    eventually 15 message_has hpc "node $1 is selected by the pools"
+    eventually 15 message_has "$2" "node $1 is selected by the pools"
+    message_has hpc "$2"
+    message_has "$2" hpc
+    kubectl cordon "$1"
+    kubectl cordon "$1-too"
+    eventually 15 state_is "$1-too" IDLE+DRAIN "$CORDONED"
+    always 3 state_is "$1" IDLE
 
-    kubectl label node n1 rack- # once only one selects it, it is followed again
-    eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
+    kubectl label node "$1" "rack-$2-" # once only one selects it, it is followed again
+    eventually 15 state_is "$1" IDLE+DRAIN "$CORDONED"
     eventually 15 has_no_message hpc
-    eventually 15 has_no_message rival
+    eventually 15 has_no_message "$2"
+}
+
+@test "a node that two pools select is left alone, both Pools say so, and the others go on" {
+    two_pools n1 before
+    two_pools n2 z-after
 }
 
 @test "a node that moves to another pool in Kubernetes drains in the one it has in Slurm" {

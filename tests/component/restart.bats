@@ -9,8 +9,11 @@ setup_file() {
 setup() { load lib; }
 teardown() {
     local id
-    for id in a b; do
-        if runs "bridge-$id"; then stop "bridge-$id" KILL; fi
+    for id in a b; do # by TERM, which gives the lease up
+        if [[ -e $RUN/bridge-$id.pid ]] && runs "bridge-$id"; then
+            signal "bridge-$id" CONT
+            stop "bridge-$id"
+        fi
     done
     nodes_away
 }
