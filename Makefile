@@ -36,7 +36,7 @@ check: ## those that need no cluster
 	@tests/run lint unit fuzz cli chart component
 
 .PHONY: lint format
-lint: ## the checks of tests/lint/run
+lint: ## the checks of tests/lint/run, or CHECKS="format tidy"
 	@tests/toolbox/run tests/lint/run $(CHECKS)
 format: ## lays the C code out
 	@tests/toolbox/run bash -c 'git ls-files "*.c" "*.h" | xargs clang-format -i --style=file:bridge/.clang-format'
@@ -58,7 +58,7 @@ demo: ## from nothing to jobs on a kind cluster, step by step
 demo-down: ## removes what the demo made; caches stay
 	@tests/kind/demo-down
 bench: ## speed and memory, each beside its baseline; build/bench/*.json
-	@tests/toolbox/run tests/bench/component
+	@tests/bench/component
 	@tests/bench/kind
 
 .PHONY: help
