@@ -153,6 +153,10 @@ tidegate pools/status  patch" ]
     holds '[kind("Service").metadata.name] | contains(["tidegate-controller", "tidegate-bridge"])'
 }
 
+@test "Open MPI finds a fence that is a barrier: PMIxCollFence=ring is in the configuration" {
+    holds 'named("ConfigMap"; "tidegate-slurm").data["mpi.conf"] | test("(^|\n)PMIxCollFence=ring\n")'
+}
+
 @test "slurm.conf: parameters that the rest relies on, in whatever confinement" {
     for file in "$chart"/ci/*-values.yaml; do
         run -0 conf -f "$file"

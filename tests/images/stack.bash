@@ -37,7 +37,7 @@ stack_files() {
     chmod 444 "$1/key/munge.key"
     cp "$BATS_TEST_DIRNAME/slurm.conf" "$1/slurm-in/"
     echo CgroupPlugin=disabled >"$1/slurm-in/cgroup.conf"
-    cp "$BATS_TEST_DIRNAME/mpi.conf" "$1/slurm-in/"
+    cp "$BATS_TEST_DIRNAME/../../charts/tidegate/files/mpi.conf" "$1/slurm-in/"
     echo alice:x:1000:1000::/home:/bin/bash >"$1/users/passwd"
     echo alice:x:1000: >"$1/users/group"
     echo 'alice:*:20000::::::' >"$1/users/shadow"

@@ -13,6 +13,8 @@ SlurmdPidFile=/run/slurmd.pid
 SlurmdSpoolDir=/var/spool/slurmd
 SlurmdTimeout={{ int64 $s.slurmdTimeout }}
 SlurmUser=slurm
+# Nobody reads mail here; the default is a program that is not there.
+MailProg=/bin/true
 AuthType=auth/munge
 AuthInfo=cred_expire={{ int64 $s.credExpire }}
 MaxNodeCount={{ int64 $s.maxNodeCount }}
@@ -76,6 +78,8 @@ gres.conf: |
   {{- with .Values.slurm.gresConf }}
   {{- trim . | nindent 2 }}
   {{- end }}
+mpi.conf: |
+  {{- .Files.Get "files/mpi.conf" | trim | nindent 2 }}
 {{- end -}}
 
 {{- /* passwd, group and shadow. A user has a group of the same name unless a group in `groups` has that gid. */ -}}
