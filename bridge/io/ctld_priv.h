@@ -51,11 +51,13 @@ uint64_t ctld_fingerprint(const node_info_t *node);
  */
 int ctld_error(int slurm_errno, const char *what, struct err *err);
 
-/* One node of a batch, as it was when it was decided on. */
+/* One node of a batch: as it was when it was decided on, and as it is just before the RPC. */
 struct ctld_target {
     char *name;
     bool known;
     uint64_t fingerprint;
+    bool there;
+    uint64_t now;
 };
 
 struct ctld_batch {

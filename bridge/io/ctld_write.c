@@ -11,6 +11,9 @@
 #include "codec/ledger.h"
 #include "io/ctld_priv.h"
 
+/* So few nodes are looked at one by one before they are changed: an RPC each costs less than all nodes
+ * of a large cluster, which slurmctld sends whole when one of them has changed in the last second. */
+#define SINGLES_MAX  8
 #define HOSTLIST_MAX (8 << 20) /* bytes; 65,536 nodes with names of 100 */
 
 /* One action under way. */
@@ -187,6 +190,53 @@ static void change_nodes(const struct change *c, size_t *which, size_t n)
     }
 }
 
+static void note_now(struct ctld_target *t, const node_info_t *node)
+{
+    t->there = node;
+    t->now = node ? ctld_fingerprint(node) : 0;
+}
+
+static int look_at_one(struct ctld_target *t, struct err *err)
+{
+    _cleanup_(mem_freep) char *what = NULL;
+    node_info_msg_t *msg = NULL;
+
+    note_now(t, NULL);
+    if (slurm_load_node_single(&msg, t->name, SHOW_ALL)) {
+        if (errno == ESLURM_INVALID_NODE_NAME)
+            return 0;
+        what = mem_printf("cannot read node %s", t->name);
+        return ctld_error(errno, what, err);
+    }
+    for (uint32_t i = 0; msg && i < msg->record_count; i++) {
+        const node_info_t *node = &msg->node_array[i];
+
+        if (node->name && strcmp(node->name, t->name) == 0)
+            note_now(t, node);
+    }
+    slurm_free_node_info_msg(msg);
+    return 0;
+}
+
+/* How the targets are now. */
+static int look(const struct ctld_batch *b, struct ctld_source *s, struct err *err)
+{
+    bool singly = b->n_outcomes <= SINGLES_MAX;
+    int r = singly ? 0 : ctld_source_refresh(s, err);
+
+    for (size_t i = 0; i < b->n && r == 0; i++) {
+        for (size_t k = 0; k < b->actions[i].n && r == 0; k++) {
+            struct ctld_target *t = &b->targets[i][k];
+
+            if (singly)
+                r = look_at_one(t, err);
+            else
+                note_now(t, ctld_source_find(s, t->name));
+        }
+    }
+    return r;
+}
+
 /* The nodes that still are what they were when they were decided on. */
 static size_t choose(const struct change *c, const struct ctld_target *targets,
                      size_t *which)
@@ -195,15 +245,14 @@ static size_t choose(const struct change *c, const struct ctld_target *targets,
 
     for (size_t i = 0; i < c->action->n; i++) {
         const struct ctld_target *t = &targets[i];
-        const node_info_t *node = ctld_source_find(c->source, t->name);
         struct err err;
 
         if (strcasecmp(t->name, "all") == 0) {
             settle(c, i, -EINVAL, "Slurm takes a node name 'all' for all nodes");
-        } else if (!node || !t->known) {
+        } else if (!t->there || !t->known) {
             (void)err_set(&err, 0, "slurmctld knows no node %s", t->name);
             settle(c, i, -ENOENT, err.text);
-        } else if (ctld_fingerprint(node) != t->fingerprint) {
+        } else if (t->now != t->fingerprint) {
             (void)err_set(&err, 0, "node %s was changed in Slurm in the meantime",
                           t->name);
             settle(c, i, -ESTALE, err.text);
@@ -241,7 +290,7 @@ void ctld_batch_run(struct ctld_batch *b, struct ctld_source *s)
     if (clock_mono_ms() >= b->valid_until_ms)
         r = err_set(&err, -ECANCELED, "no longer the leader when its turn came");
     else
-        r = ctld_source_refresh(s, &err);
+        r = look(b, s, &err);
     for (size_t i = 0; i < b->n; i++) {
         struct change c = {
             .batch = b, .source = s, .action = &b->actions[i], .outcomes = outcomes};
