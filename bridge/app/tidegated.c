@@ -3,6 +3,7 @@
 #include "app/tidegated.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <sysexits.h>
@@ -80,12 +81,23 @@ static void block_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
+/* What is read from slurmctld is large, and given back at once: it must not grow the heap of each
+ * thread. Fixed limits keep glibc from raising them with the first large block. */
+static void keep_heap_small(void)
+{
+    (void)mallopt(M_ARENA_MAX, 1);
+    (void)mallopt(M_MMAP_THRESHOLD, 64 * 1024);
+    (void)mallopt(M_TRIM_THRESHOLD, 128 * 1024);
+}
+
 int main(int argc, char **argv)
 {
     struct options o = {0};
     struct err err = {0};
-    int r = options_parse(argc, argv, &o, &err);
+    int r;
 
+    keep_heap_small();
+    r = options_parse(argc, argv, &o, &err);
     if (r == 0) {
         block_signals();
         r = run(&o, &err);
