@@ -49,12 +49,14 @@ struct bridge {
     int64_t slurm_back_at; /* when a load last came back */
     bool busy;             /* a load or a batch is under way */
     bool dirty;       /* something happened since the round that is under way began */
+    bool told;        /* woken by an event, not by the clock */
     struct plan plan; /* the batch that is under way; its names are no longer good */
     struct refusal *refusals;
     struct bridge_counts counts;
 };
 
 static void round_begin(struct bridge *b);
+static void round_decide(struct bridge *b);
 
 static void wake_in(struct bridge *b, int64_t ms)
 {
@@ -66,17 +68,36 @@ static void on_change(void *userdata)
 {
     struct bridge *b = userdata;
 
+    b->told = true;
     if (b->busy)
         b->dirty = true;
     else
         wake_in(b, GATHER_MS);
 }
 
+/*
+ * News of Kubernetes is decided on with the Slurm that was read last, while that is as good as polling
+ * ever makes it: reading a large cluster takes longer than all the rest. A node that has changed in
+ * Slurm since is found out by ctld_apply() and not touched. Our own changes are always read back first.
+ */
+static bool can_decide_at_once(const struct bridge *b)
+{
+    return b->told && !b->busy && b->slurm_fresh &&
+           clock_mono_ms() - b->slurm_back_at < POLL_MS;
+}
+
 static int on_timer(sd_event_source *s, uint64_t usec, void *userdata)
 {
+    struct bridge *b = userdata;
+
     (void)s;
     (void)usec;
-    round_begin(userdata);
+    if (can_decide_at_once(b)) {
+        b->told = false;
+        round_decide(b);
+    } else {
+        round_begin(b);
+    }
     return 0;
 }
 
@@ -354,7 +375,7 @@ static void round_begin(struct bridge *b)
 {
     if (b->busy)
         return;
-    b->dirty = false;
+    b->dirty = b->told = false;
     b->busy = true;
     (void)ctld_load(b->ctld, on_loaded, b);
 }
