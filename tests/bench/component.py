@@ -6,6 +6,7 @@ import argparse
 import http.client
 import json
 import os
+import random
 import ssl
 import statistics
 import subprocess
@@ -101,6 +102,7 @@ def cordons(api, poll, nodes, count):
     for i in range(count):
         node = nodes[i % len(nodes)]
         poll.wait(node, "free")
+        time.sleep(random.uniform(0, 0.3))  # events come at any moment of the bridge's rounds
         poll.ask(node, "drain")
         begin = now_ms()
         api.call("PATCH", f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
