@@ -14,7 +14,7 @@ NOT_READY='tidegate/k8s: node is NotReady in Kubernetes'
 DEAD="$NOT_READY and slurmd does not answer"
 GONE='tidegate/k8s: node is gone from Kubernetes'
 
-@test "a node that is NotReady and whose slurmd is dead goes DOWN, and its job runs elsewhere" {
+@test "a node that is NotReady and whose slurmd is dead goes DOWN, and its job runs elsewhere (promise 3, row not-ready, slurmd silent)" {
     nodes_up n1
     job=$(submit --requeue 2)
     eventually 15 job_is "$job" RUNNING
@@ -31,7 +31,7 @@ GONE='tidegate/k8s: node is gone from Kubernetes'
     eventually 30 state_is n1 IDLE
 }
 
-@test "slurmd dead on a node that Kubernetes finds Ready is no death yet: the job is left alone" {
+@test "slurmd dead on a node that Kubernetes finds Ready is no death yet: the job is left alone (promise 3)" {
     nodes_up n1
     job=$(submit 60)
     eventually 15 job_is "$job" RUNNING
@@ -40,7 +40,7 @@ GONE='tidegate/k8s: node is gone from Kubernetes'
     [[ $(node_reason n1) != tidegate/* ]]
 }
 
-@test "a slurmd that is back after a crash is resumed: 'Node unexpectedly rebooted' is nobody's word" {
+@test "a slurmd that is back after a crash is resumed: 'Node unexpectedly rebooted' is nobody's word (row rebooted)" {
     nodes_up crash1
     slurmd_crash crash1
     eventually 30 grep -q 'crash1.*unexpectedly rebooted' "$LOGS/slurmctld.log"
@@ -48,7 +48,7 @@ GONE='tidegate/k8s: node is gone from Kubernetes'
     always 2 state_is crash1 IDLE
 }
 
-@test "a node whose slurmd was silent until Slurm set it DOWN is resumed when it is back" {
+@test "a node whose slurmd was silent until Slurm set it DOWN is resumed when it is back (row rebooted)" {
     nodes_up n1
     stop slurmd-n1 KILL
     eventually 60 state_is n1 'DOWN*' 'Not responding'
@@ -57,7 +57,7 @@ GONE='tidegate/k8s: node is gone from Kubernetes'
     eventually 30 state_is n1 IDLE
 }
 
-@test "a node that is deleted in Kubernetes and whose slurmd is dead goes DOWN" {
+@test "a node that is deleted in Kubernetes and whose slurmd is dead goes DOWN (row gone)" {
     nodes_up n1
     stop slurmd-n1 KILL
     kubectl delete node n1

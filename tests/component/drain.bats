@@ -15,7 +15,7 @@ NOT_READY='tidegate/k8s: node is NotReady in Kubernetes'
 LEFT='tidegate/k8s: node left pool hpc in Kubernetes'
 GONE='tidegate/k8s: node is gone from Kubernetes'
 
-@test "a cordon drains the node within 2 s, its job ends by itself, and uncordon gives it back" {
+@test "a cordon drains the node within 2 s, its job ends by itself, and uncordon gives it back (promise 2, row cordoned)" {
     nodes_up n1
     job=$(submit 4)
     eventually 5 job_is "$job" RUNNING
@@ -30,7 +30,7 @@ GONE='tidegate/k8s: node is gone from Kubernetes'
     eventually 10 state_is n1 IDLE
 }
 
-@test "NotReady with slurmd alive is a DRAIN and never a DOWN, and the job goes on" {
+@test "NotReady with slurmd alive is a DRAIN and never a DOWN, and the job goes on (row not-ready, slurmd answers)" {
     nodes_up n1
     job=$(submit 60)
     eventually 15 job_is "$job" RUNNING
@@ -43,7 +43,7 @@ GONE='tidegate/k8s: node is gone from Kubernetes'
     job_is "$job" RUNNING
 }
 
-@test "a node that is deleted in Kubernetes drains, and comes back with the Node" {
+@test "a node that is deleted in Kubernetes drains, and comes back with the Node (row gone)" {
     nodes_up n1
     kubectl delete node n1
     eventually 15 state_is n1 IDLE+DRAIN "$GONE"
@@ -51,7 +51,7 @@ GONE='tidegate/k8s: node is gone from Kubernetes'
     eventually 30 state_is n1 IDLE
 }
 
-@test "a node that loses the pool's label drains, and comes back with it" {
+@test "a node that loses the pool's label drains, and comes back with it (row left-pool)" {
     nodes_up n1
     kubectl label node n1 tidegate.dev/pool-
     eventually 15 state_is n1 IDLE+DRAIN "$LEFT"
@@ -59,7 +59,7 @@ GONE='tidegate/k8s: node is gone from Kubernetes'
     eventually 30 state_is n1 IDLE
 }
 
-@test "of two causes the node is held until both have ended" {
+@test "of two causes the node is held until both have ended (rule 3)" {
     nodes_up n1
     kubectl cordon n1
     eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
@@ -82,7 +82,7 @@ GONE='tidegate/k8s: node is gone from Kubernetes'
     eventually 30 state_is n1 IDLE
 }
 
-@test "a node that has been Ready for less than the hold time is not given back yet" {
+@test "a node that has been Ready for less than the hold time is not given back yet (rule 4)" {
     nodes_up n1
     stop bridge-a
     bridge_up a --resume-hold 4
@@ -95,7 +95,7 @@ GONE='tidegate/k8s: node is gone from Kubernetes'
     bridge_up a
 }
 
-@test "a rack that is cordoned at once is drained in a handful of RPCs" {
+@test "a rack that is cordoned at once is drained in a handful of RPCs (promise 7)" {
     nodes_up n1 n2 n3 n4 n5 n6 n7 n8
     before=$(curl -sS "$TIDEGATE_BRIDGE_URL/metrics" | awk '$1 == "tidegate_slurm_rpcs_total" { print $2 }')
     signal bridge-a STOP

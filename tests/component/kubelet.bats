@@ -36,7 +36,7 @@ kubelets_away() {
 }
 ready_is() { [[ $(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}') == "$2" ]]; }
 
-@test "a machine that dies: Kubernetes gives it up, Slurm sets it DOWN, its job runs elsewhere, and it comes back" {
+@test "a machine that dies: Kubernetes gives it up, Slurm sets it DOWN, its job runs elsewhere, and it comes back (promise 3, row not-ready, slurmd silent)" {
     kubelet_up k1
     nodes_up k1
     job=$(submit --requeue 2)
@@ -61,7 +61,7 @@ ready_is() { [[ $(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.typ
     eventually 30 job_is "$job" COMPLETED
 }
 
-@test "a kubelet that dies alone: its node drains, and the job on it ends in peace" {
+@test "a kubelet that dies alone: its node drains, and the job on it ends in peace (promise 3, row not-ready, slurmd answers)" {
     kubelet_up k3
     nodes_up k3
     job=$(submit 14)

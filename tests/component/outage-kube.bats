@@ -20,7 +20,7 @@ three_nodes() { # one fine, one cordoned, one of a person
     eventually 15 quiet "$@"
 }
 
-@test "an API server that hangs for 30 s changes nothing, and the bridge catches up" {
+@test "an API server that hangs for 30 s changes nothing, and the bridge catches up (promise 4)" {
     three_nodes hang1 hang2 hang3
     signal apiserver STOP
     always 30 quiet hang1 hang2 hang3
@@ -34,7 +34,7 @@ three_nodes() { # one fine, one cordoned, one of a person
     state_is hang3 IDLE+DRAIN 'a person'
 }
 
-@test "an API server that is gone for 15 s changes nothing, and the bridge catches up" {
+@test "an API server that is gone for 15 s changes nothing, and the bridge catches up (promise 4)" {
     three_nodes gone1 gone2 gone3
     stop apiserver KILL
     always 15 quiet gone1 gone2 gone3
@@ -49,7 +49,7 @@ three_nodes() { # one fine, one cordoned, one of a person
     state_is gone3 IDLE+DRAIN 'a person'
 }
 
-@test "a watch whose past is compacted away (410) is listed anew, and nothing is missed" {
+@test "a watch whose past is compacted away (410) is listed anew, and nothing is missed (promise 4)" {
     nodes_up old1 old2 old3
     signal bridge-a STOP
     stop apiserver KILL # so that what follows is not in its socket already
@@ -71,7 +71,7 @@ three_nodes() { # one fine, one cordoned, one of a person
     eventually 15 state_is old3 IDLE+DRAIN "$CORDONED"
 }
 
-@test "a token that is no longer taken makes the bridge hold still and say so; a new one is picked up" {
+@test "a token that is no longer taken makes the bridge hold still and say so; a new one is picked up (promise 4)" {
     nodes_up token1
     cp "$RUN/bridge-token" "$RUN/bridge-token.good"
     echo nonsense >"$RUN/bridge-token"

@@ -12,7 +12,7 @@ teardown() { nodes_away; }
 
 CORDONED='tidegate/k8s: node is cordoned in Kubernetes'
 
-@test "slurmctld gone for 30 s: the bridge lives on, says so, and catches up" {
+@test "slurmctld gone for 30 s: the bridge lives on, says so, and catches up (promise 4)" {
     nodes_up n1 n2 n3 n4
     scontrol update nodename=n3 state=drain reason='a person'
     kubectl cordon n1
@@ -38,7 +38,7 @@ CORDONED='tidegate/k8s: node is cordoned in Kubernetes'
     job_is "$job" RUNNING
 }
 
-@test "slurmctld that hangs for 20 s: the bridge still answers, and catches up" {
+@test "slurmctld that hangs for 20 s: the bridge still answers, and catches up (promise 4)" {
     nodes_up n1
     signal slurmctld STOP
     kubectl cordon n1
@@ -47,7 +47,7 @@ CORDONED='tidegate/k8s: node is cordoned in Kubernetes'
     eventually 30 state_is n1 IDLE+DRAIN "$CORDONED"
 }
 
-@test "a bridge that starts while slurmctld is away waits for it" {
+@test "a bridge that starts while slurmctld is away waits for it (promise 4, promise 6)" {
     nodes_up n1
     stop bridge-a
     stop slurmctld

@@ -17,7 +17,7 @@ restart_bridge() {
     bridge_up a
 }
 
-@test "a person's drain stays, word for word, over restarts of everything and over cordon and uncordon" {
+@test "a person's drain stays, word for word, over restarts of everything and over cordon and uncordon (promise 1, rule 1)" {
     text='bad dimm: "slot 3", ticket #42 (50% errors)'
     nodes_up n1 n2
     scontrol update nodename=n1 state=drain reason="$text"
@@ -40,7 +40,7 @@ restart_bridge() {
     always 2 state_is n1 IDLE
 }
 
-@test "a node that a person set DOWN stays so" {
+@test "a node that a person set DOWN stays so (promise 1, rule 1)" {
     nodes_up n1
     scontrol update nodename=n1 state=down reason='smoke'
     kubectl cordon n1
@@ -50,7 +50,7 @@ restart_bridge() {
     always 4 state_is n1 DOWN smoke
 }
 
-@test "a person who writes over our reason takes the node over" {
+@test "a person who writes over our reason takes the node over (promise 1, rule 1)" {
     nodes_up n1
     kubectl cordon n1
     eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
@@ -69,7 +69,7 @@ restart_bridge() {
     eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
 }
 
-@test "a person's resume of our drain stands until the cause has cleared once, also over a restart" {
+@test "a person's resume of our drain stands until the cause has cleared once, also over a restart (promise 1, rule 2)" {
     nodes_up n1
     kubectl cordon n1
     eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
@@ -86,7 +86,7 @@ restart_bridge() {
     eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
 }
 
-@test "a resume while the bridge was dead counts as well" {
+@test "a resume while the bridge was dead counts as well (rule 2, promise 6)" {
     nodes_up n1
     kubectl cordon n1
     eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
@@ -108,7 +108,7 @@ restart_bridge() {
     eventually 15 state_is n1 'DOWN*' 'tidegate/k8s: node is NotReady in Kubernetes and slurmd does not answer'
 }
 
-@test "an admin's cordon is never undone: the bridge has not even the right to" {
+@test "an admin's cordon is never undone: the bridge has not even the right to (promise 1)" {
     nodes_up n1
     kubectl cordon n1
     eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
@@ -137,7 +137,7 @@ restart_bridge() {
     eventually 15 state_is n2 IDLE+DRAIN "$CORDONED"
 }
 
-@test "an overruling holds where the ledger cannot be kept" {
+@test "an overruling holds where the ledger cannot be kept (rule 2)" {
     nodes_up n1
     scontrol update nodename=n1 extra='not json'
     kubectl cordon n1

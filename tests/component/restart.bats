@@ -20,7 +20,7 @@ teardown() {
 
 CORDONED='tidegate/k8s: node is cordoned in Kubernetes'
 
-@test "killed at 20 random moments of cordons and uncordons, the bridge ends right each time" {
+@test "killed at 20 random moments of cordons and uncordons, the bridge ends right each time (promise 6)" {
     seed=${TIDEGATE_SEED:-$((RANDOM * 32768 + RANDOM))}
     RANDOM=$seed
     echo "seed $seed (TIDEGATE_SEED=$seed repeats it)"
@@ -101,7 +101,7 @@ events_are() {
     [[ $all == "$2" ]]
 }
 
-@test "each change is one Event on the Node, and a restart makes no new one" {
+@test "each change is one Event on the Node, and a restart makes no new one (promise 6)" {
     nodes_up events1
     bridge_up a
     kubectl cordon events1
