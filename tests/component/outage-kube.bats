@@ -79,8 +79,8 @@ three_nodes() { # one fine, one cordoned, one of a person
     apiserver_up
     eventually 40 apiserver_ready
     kubectl cordon token1
+    eventually 30 grep -i 'unauthorized' "$LOGS/bridge-a.log"
     always 3 state_is token1 IDLE
-    grep -i 'unauthorized' "$LOGS/bridge-a.log"
     cp "$RUN/bridge-token.good" "$RUN/bridge-token"
     eventually 30 state_is token1 IDLE+DRAIN "$CORDONED"
 }
