@@ -228,10 +228,14 @@ static int look(const struct ctld_batch *b, struct ctld_source *s, struct err *e
         for (size_t k = 0; k < b->actions[i].n && r == 0; k++) {
             struct ctld_target *t = &b->targets[i][k];
 
-            if (singly)
-                r = look_at_one(t, err);
-            else
+            if (!singly) {
                 note_now(t, ctld_source_find(s, t->name));
+                continue;
+            }
+            r = look_at_one(t, err);
+            /* what was read is old, and slurmctld may go on to say 'no change' to it */
+            if (!t->there || t->now != t->fingerprint)
+                s->nodes_full = true;
         }
     }
     return r;

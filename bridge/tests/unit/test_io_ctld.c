@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -166,6 +167,52 @@ static void test_fingerprint(void **state)
     assert_true(ctld_fingerprint(&after) != print);
 }
 
+/* What slurmctld has of the only node; in place of libslurm's function. */
+static node_info_t there;
+
+int slurm_load_node_single(node_info_msg_t **resp, char *name, uint16_t flags)
+{
+    (void)name;
+    (void)flags;
+    *resp = calloc(1, sizeof(**resp));
+    assert_non_null(*resp);
+    (*resp)->node_array = &there;
+    (*resp)->record_count = 1;
+    return SLURM_SUCCESS;
+}
+
+void slurm_free_node_info_msg(node_info_msg_t *msg)
+{
+    free(msg);
+}
+
+/* 'No change' would hide for a minute what a controller whose clock went back has changed. */
+static void test_changed_meanwhile(void **state)
+{
+    const char *name = "w1";
+    struct ctld_target target = {.name = (char *)"w1", .known = true}, *targets = &target;
+    struct action action = {.verb = VERB_DRAIN, .names = &name, .n = 1};
+    struct ctld_outcome outcome = {.name = "w1"};
+    struct ctld_source source = {0};
+    struct ctld_batch b = {.actions = &action,
+                           .targets = &targets,
+                           .n = 1,
+                           .valid_until_ms = INT64_MAX,
+                           .outcomes = &outcome,
+                           .n_outcomes = 1};
+
+    (void)state;
+    there = (node_info_t){.name = (char *)"w1", .node_state = NODE_STATE_IDLE};
+    target.fingerprint = ctld_fingerprint(&there);
+    there.node_state |= NODE_STATE_DRAIN;
+    there.reason = (char *)"bad dimm";
+    ctld_batch_run(&b, &source);
+    assert_int_equal(outcome.code, -ESTALE);
+    assert_int_equal(b.rpcs, 0);
+    assert_true(source.nodes_full);
+    free((char *)outcome.error);
+}
+
 static void test_errors(void **state)
 {
     struct err err;
@@ -182,8 +229,11 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reason), cmocka_unit_test(test_values),
-        cmocka_unit_test(test_find),   cmocka_unit_test(test_fingerprint),
+        cmocka_unit_test(test_reason),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_fingerprint),
+        cmocka_unit_test(test_changed_meanwhile),
         cmocka_unit_test(test_errors),
     };
 
