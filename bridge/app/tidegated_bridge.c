@@ -64,6 +64,16 @@ static void wake_in(struct bridge *b, int64_t ms)
     (void)sd_event_source_set_enabled(b->timer, SD_EVENT_ONESHOT);
 }
 
+/* Whether a round begins within `ms` anyway. */
+static bool wakes_within(const struct bridge *b, int64_t ms)
+{
+    uint64_t at;
+
+    return sd_event_source_get_enabled(b->timer, NULL) > 0 &&
+           sd_event_source_get_time(b->timer, &at) >= 0 &&
+           at <= (uint64_t)(clock_mono_ms() + ms) * 1000;
+}
+
 static void on_change(void *userdata)
 {
     struct bridge *b = userdata;
@@ -71,7 +81,7 @@ static void on_change(void *userdata)
     b->told = true;
     if (b->busy)
         b->dirty = true;
-    else
+    else if (!wakes_within(b, GATHER_MS)) /* a storm of news must not put the round off */
         wake_in(b, GATHER_MS);
 }
 
