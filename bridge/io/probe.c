@@ -15,6 +15,10 @@
 #define PERIOD_MS   1000
 #define ANSWER_MS   2000
 #define MAX_AT_ONCE 256
+/* One lost packet is no silence. */
+#define NO_IN_ROW 3
+/* An answer that is older says nothing about now: this process has stood still. */
+#define STALE_MS (PERIOD_MS + 2 * ANSWER_MS)
 #define ACCURACY_MS                                                                      \
     10 /* of the timer; also keeps it from running for each of many answers */
 
@@ -25,8 +29,12 @@ struct target {
     uint16_t port;
     struct sockaddr_storage to;
     socklen_t to_len; /* 0: not an address in numbers */
-    struct probe_fact fact;
-    int fd; /* -1: no connect under way */
+    enum tri answers;
+    int64_t
+        since; /* CLOCK_BOOTTIME ms: no step of the wall clock may confirm a silence */
+    int64_t heard_at; /* the same, of the last answer */
+    unsigned in_row;  /* how often this answer has come without another between */
+    int fd;           /* -1: no connect under way */
     sd_event_source *io;
     int64_t due; /* CLOCK_BOOTTIME ms: of the next connect, or of the end of this one */
     bool kept;   /* used in probe_set_targets() only */
@@ -59,13 +67,23 @@ static void target_free(struct target *t)
     free(t);
 }
 
-/* Returns whether this is another answer than before. */
+/* What the answers so far amount to. */
+static enum tri answer_of(const struct target *t)
+{
+    return t->answers == TRI_NO && t->in_row < NO_IN_ROW ? TRI_UNKNOWN : t->answers;
+}
+
+/* Returns whether this amounts to something new. */
 static bool learn(struct target *t, enum tri answers)
 {
-    if (t->fact.answers == answers)
-        return false;
-    t->fact = (struct probe_fact){.answers = answers, .since = clock_wall_ms()};
-    return true;
+    enum tri before = answer_of(t);
+    bool again = t->in_row && t->answers == answers;
+
+    t->heard_at = clock_mono_ms();
+    t->since = again ? t->since : t->heard_at;
+    t->in_row = again ? t->in_row + 1 : 1;
+    t->answers = answers;
+    return answer_of(t) != before;
 }
 
 /*
@@ -277,9 +295,17 @@ void probe_set_targets(struct probe *p, const struct probe_target *targets, size
 
 struct probe_fact probe_get(const struct probe *p, const char *name)
 {
-    struct target **t = find(p, name);
+    const struct probe_fact unknown = {.answers = TRI_UNKNOWN};
+    struct target **found = find(p, name);
+    const struct target *t = found ? *found : NULL;
+    int64_t now = clock_mono_ms();
+    /* many silent ones wait for a place */
+    int64_t stale_ms = STALE_MS + (int64_t)(p->n / MAX_AT_ONCE) * ANSWER_MS;
 
-    return t ? (*t)->fact : (struct probe_fact){.answers = TRI_UNKNOWN};
+    if (!t || answer_of(t) == TRI_UNKNOWN || now - t->heard_at > stale_ms)
+        return unknown;
+    return (struct probe_fact){.answers = t->answers,
+                               .since = clock_wall_ms() - (now - t->since)};
 }
 
 int probe_new(sd_event *event, void (*on_change)(void *userdata), void *userdata,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Does slurmd answer? TCP connects to the suspects' slurmd port, once a second each, at most 256 at a
- * time. Connected: YES. Refused, unreachable or no answer in 2 s: NO. Anything that is our own lack
+ * time. Connected: YES. Refused, unreachable or no answer in 2 s, three times in a row: NO. Anything that is our own lack
  * (no descriptor, no route of ours): UNKNOWN, which is never taken for NO.
  */
 #ifndef TG_IO_PROBE_H

@@ -104,13 +104,14 @@ static void test_yes_no_unknown(void **state)
                       4);
     assert_int_equal(probe_get(f->probe, "up").answers, TRI_UNKNOWN);
     run_until(f, "up", TRI_YES, 5000);
+    run_for(f, 1200); /* for two NOs, which might be lost packets */
+    assert_int_equal(probe_get(f->probe, "closed").answers, TRI_UNKNOWN);
     run_until(f, "closed", TRI_NO, 5000);
-    run_for(f, 1200);
     assert_int_equal(probe_get(f->probe, "named").answers, TRI_UNKNOWN);
     assert_int_equal(probe_get(f->probe, "no-address").answers, TRI_UNKNOWN);
     assert_int_equal(probe_get(f->probe, "nobody").answers, TRI_UNKNOWN);
     fact = probe_get(f->probe, "closed");
-    assert_in_range(fact.since, begin, begin + 900); /* the first of two NOs */
+    assert_in_range(fact.since, begin, begin + 900); /* the first NO */
     assert_int_equal(f->changes, 2);
 }
 
@@ -141,7 +142,8 @@ static void test_targets_that_stay_keep_their_answer(void **state)
     before = probe_get(f->probe, "b");
     probe_set_targets(f->probe, both, 1);
     assert_int_equal(probe_get(f->probe, "b").answers, TRI_YES);
-    assert_int_equal(probe_get(f->probe, "b").since, before.since);
+    /* from one clock to the other and back */
+    assert_in_range(probe_get(f->probe, "b").since, before.since - 5, before.since + 5);
     assert_int_equal(probe_get(f->probe, "a").answers, TRI_UNKNOWN);
     moved.addr = "127.0.0.2";
     probe_set_targets(f->probe, &moved, 1);
