@@ -48,8 +48,9 @@ struct bridge {
     char *slurm_error;
     int64_t slurm_back_at; /* when a load last came back */
     bool busy;             /* a load or a batch is under way */
-    bool dirty;       /* something happened since the round that is under way began */
-    bool told;        /* woken by an event, not by the clock */
+    bool dirty; /* something happened since the round that is under way began */
+    bool told;  /* woken by an event, not by the clock */
+    bool stopping;
     struct plan plan; /* the batch that is under way; its names are no longer good */
     struct refusal *refusals;
     struct bridge_counts counts;
@@ -272,6 +273,13 @@ static char *first_names(const struct ctld_outcome *o, size_t n, size_t action,
     return names;
 }
 
+static void on_released(void *userdata)
+{
+    struct bridge *b = userdata;
+
+    (void)sd_event_exit(b->event, 0);
+}
+
 static void on_applied(const struct ctld_outcome *outcomes, size_t n, size_t rpcs,
                        void *userdata)
 {
@@ -304,7 +312,10 @@ static void on_applied(const struct ctld_outcome *outcomes, size_t n, size_t rpc
     }
     plan_clear(&b->plan);
     b->busy = false;
-    round_begin(b); /* look at what has come of it */
+    if (b->stopping)
+        lease_release(b->lease, on_released, b);
+    else
+        round_begin(b); /* look at what has come of it */
 }
 
 /* Returns whether a batch was sent. */
@@ -333,7 +344,7 @@ static void round_decide(struct bridge *b)
 
     bridge_look(b, &v);
     b->counts.rounds++;
-    if (b->slurm_fresh && v.kube_fresh) {
+    if (b->slurm_fresh && v.kube_fresh && !b->stopping) {
         watch_suspects(b, &v);
         if (v.leader) {
             size_t n_pools;
@@ -523,16 +534,14 @@ int bridge_new(sd_event *event, struct kube *kube, const struct options *o,
     return 0;
 }
 
-static void on_released(void *userdata)
-{
-    struct bridge *b = userdata;
-
-    (void)sd_event_exit(b->event, 0);
-}
-
 void bridge_stop(struct bridge *b)
 {
-    lease_release(b->lease, on_released, b);
+    if (b->stopping)
+        return;
+    b->stopping = true;
+    /* Whoever leads next must not act beside a batch of ours. */
+    if (!b->plan.n)
+        lease_release(b->lease, on_released, b);
 }
 
 void bridge_free(struct bridge *b)
