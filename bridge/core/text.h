@@ -7,7 +7,7 @@
 
 #define TEXT_PREFIX "tidegate/"
 
-/* True when a reason is of our grammar: tidegate/<class>: <text>, class k8s health update fail. */
+/* True when a reason is of this bridge's making: tidegate/<class>: <text>, with a class it knows. */
 bool text_is_ours(const char *reason);
 
 /* The Slurm reason for a cause. `down`: for DOWN. The caller frees. */
