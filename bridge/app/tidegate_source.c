@@ -15,7 +15,7 @@
 #include "base/buf.h"
 #include "codec/json.h"
 
-#define ANSWER_MAX (16 << 20)
+#define ANSWER_MAX (64 << 20)
 #define STDERR_MAX (64 << 10)
 #define TIMEOUT_S  5
 

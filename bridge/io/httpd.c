@@ -13,8 +13,8 @@
 #include "base/clock.h"
 
 /* An answer can be megabytes long: few connections, from no one address all of them. */
-#define CONNECTIONS_MAX         128
-#define CONNECTIONS_PER_ADDRESS 32
+#define CONNECTIONS_MAX         32
+#define CONNECTIONS_PER_ADDRESS 8
 #define CONNECTION_MEMORY       16384 /* bytes for request line and headers */
 #define IDLE_S                  15
 #define BACKLOG                 128
