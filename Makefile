@@ -33,7 +33,7 @@ endif
 test: ## every test: lint, unit, fuzz, chart, images, component, kind
 	@tests/run lint unit asan fuzz cli chart images component kind
 check: ## those that need no cluster
-	@tests/run lint unit fuzz cli chart component
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),5) tests/run lint unit fuzz cli chart component
 
 .PHONY: lint format
 lint: ## the checks of tests/lint/run, or CHECKS="format tidy"

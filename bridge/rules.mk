@@ -7,6 +7,8 @@
 #   bridge/tests/fuzz/fuzz_*.c  a libFuzzer program each
 
 VARIANT ?= release
+# V=1 shows the commands.
+Q := $(if $(V),,@)
 B := build/$(VARIANT)
 
 PKGS := libcjson libcurl libsystemd libmicrohttpd libcrypto
@@ -45,14 +47,16 @@ PROGRAMS := tidegated tidegate
 $(foreach p,$(PROGRAMS),$(eval $(B)/$(p): $(call obj,bridge/app/$(p).c $(wildcard bridge/app/$(p)_*.c))))
 # What io needs of libslurm and libmicrohttpd is no business of the CLI: the archive is linked by need.
 $(addprefix $(B)/,$(PROGRAMS)): $(B)/libtidegate.a
-	$(CC) $(FLAGS_$(VARIANT)) $(LINK_$(VARIANT)) -o $@ $(filter %.o,$^) $(B)/libtidegate.a $(LIBS)
+	$(if $(V),,@echo "  LD $@")
+	$(Q)$(CC) $(FLAGS_$(VARIANT)) $(LINK_$(VARIANT)) -o $@ $(filter %.o,$^) $(B)/libtidegate.a $(LIBS)
 
 $(B)/libtidegate.a: $(call obj,$(SRC_LIB))
-	rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && ar rcs $@ $^
 
 $(B)/obj/%.o: bridge/%.c bridge/rules.mk VERSION
 	@mkdir -p $(@D)
-	$(CC) $(CPP) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(CPP) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 .PHONY: programs $(PROGRAMS)
 programs: $(addprefix $(B)/,$(PROGRAMS))
@@ -66,7 +70,8 @@ UNIT_PARTS := $(filter-out bridge/tests/unit/test_%,$(wildcard bridge/tests/unit
 $(addprefix $(B)/unit/,$(UNIT)): $(B)/unit/%: $(B)/obj/tests/unit/%.o \
 		$(call obj,$(UNIT_PARTS)) $(B)/libtidegate.a
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS_$(VARIANT)) $(LINK_$(VARIANT)) -o $@ $(filter %.o,$^) $(B)/libtidegate.a $(LIBS) -lcmocka
+	$(if $(V),,@echo "  LD $@")
+	$(Q)$(CC) $(FLAGS_$(VARIANT)) $(LINK_$(VARIANT)) -o $@ $(filter %.o,$^) $(B)/libtidegate.a $(LIBS) -lcmocka
 
 .PHONY: unit-programs unit cli
 unit-programs: $(addprefix $(B)/unit/,$(UNIT))
@@ -86,7 +91,8 @@ FUZZ_SECONDS ?= 20
 
 $(addprefix $(B)/fuzz/,$(FUZZ)): $(B)/fuzz/%: $(B)/obj/tests/fuzz/%.o $(B)/libtidegate.a
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS_$(VARIANT)) $(LINK_$(VARIANT)) -o $@ $(filter %.o,$^) $(B)/libtidegate.a $(LIBS)
+	$(if $(V),,@echo "  LD $@")
+	$(Q)$(CC) $(FLAGS_$(VARIANT)) $(LINK_$(VARIANT)) -o $@ $(filter %.o,$^) $(B)/libtidegate.a $(LIBS)
 
 .PHONY: fuzz-programs fuzz-run
 fuzz-programs: $(addprefix $(B)/fuzz/,$(FUZZ))
@@ -96,7 +102,7 @@ fuzz-run: fuzz-programs
 		name=$${f#fuzz_}; mkdir -p build/corpus/$$name; \
 		echo "fuzz $$name for $(FUZZ_SECONDS) s"; \
 		$(B)/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 -print_final_stats=0 \
-			-verbosity=0 build/corpus/$$name $$(ls -d bridge/tests/fuzz/corpus/$$name 2>/dev/null) \
+			-verbosity=0 -artifact_prefix=build/corpus/ build/corpus/$$name $$(ls -d bridge/tests/fuzz/corpus/$$name 2>/dev/null) \
 			|| exit 1; \
 	done
 

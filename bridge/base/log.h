@@ -18,7 +18,12 @@ struct log_field {
     int64_t num;
 };
 
-#define LOG_STR(k, v) {.key = (k), .str = (v) ? (v) : ""}
+static inline const char *log_text(const char *s)
+{
+    return s ? s : "";
+}
+
+#define LOG_STR(k, v) {.key = (k), .str = log_text(v)}
 #define LOG_NUM(k, v) {.key = (k), .num = (v)}
 
 void log_set_level(
