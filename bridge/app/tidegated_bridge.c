@@ -143,6 +143,18 @@ static void refusal_note(struct bridge *b, const char *name, const char *error)
              LOG_STR("error", error));
 }
 
+/* Of nodes that are no more nothing is kept. */
+static void refusals_trim(struct bridge *b, const struct world *w)
+{
+    struct refusal *f, *next;
+
+    HASH_ITER(hh, b->refusals, f, next)
+    {
+        if (!world_find(w, f->name))
+            refusal_forget(b, f);
+    }
+}
+
 static bool refusal_holds(const struct bridge *b, const char *name, int64_t mono)
 {
     const struct refusal *f;
@@ -323,6 +335,7 @@ static bool act(struct bridge *b, struct bridge_view *v)
 {
     int64_t mono = clock_mono_ms();
 
+    refusals_trim(b, &v->world);
     for (size_t i = 0; i < v->world.n; i++) {
         if (v->verdicts[i].verb != VERB_NONE &&
             refusal_holds(b, v->world.rows[i].name, mono))
