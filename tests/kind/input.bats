@@ -25,6 +25,8 @@ message_says() { # POOL TEXT
     [[ $message == *"$2"* ]]
 }
 
+nothing_said() { [[ -z $(k get pool "$1" -o jsonpath='{.status.message}') ]]; }
+
 @test "an unknown value, a pool name that is no DNS label, and two pools on one node are refused by helm upgrade, which changes nothing" {
     local before
     before=$(revision)
@@ -74,7 +76,7 @@ END
 
     k delete pool rival
     becomes 10 node_is "$X" 'idle\+drain' "$cordoned"
-    [ -z "$(k get pool hpc -o jsonpath='{.status.message}')" ] || eventually 5 message_says hpc ''
+    eventually 5 nothing_said hpc
     kubectl uncordon "$X"
     becomes 10 node_is "$X" idle
 }

@@ -97,6 +97,7 @@ lose_worker() {
     # Alone, without the test before, its figures are had first.
     [[ -e $with/'NotReady to DOWN' ]] || lose_worker "$with"
 
+    login getent ahosts kubernetes.default.svc.cluster.local
     kubectl -n kube-system scale deployment coredns --replicas=0
     eventually 60 no_dns
     # kube-proxy refuses what is for a Service without pods at once, and nobody waits for long. The packets
