@@ -55,6 +55,7 @@ everyday() {
 lose_worker() {
     local job bystander node since seen
     mkdir -p "$1"
+    login rm -f lost.out bystander.out
     job=$(login sbatch --parsable --requeue -n1 --mem=100 --open-mode=append -o lost.out --wrap '
         echo "run ${SLURM_RESTART_COUNT:-0} on $SLURMD_NODENAME"
         [ -n "$SLURM_RESTART_COUNT" ] || sleep 600')
