@@ -6,8 +6,6 @@
 
 #include "base/log.h"
 
-/* The analyzer loses track of what uthash unlinks. NOLINTBEGIN(clang-analyzer-unix.Malloc) */
-
 struct item {
     void *value;   /* owns the name that is the key */
     uint64_t list; /* the list that named it last */
@@ -223,5 +221,3 @@ const void **cache_values(const struct cache *c, size_t *ret_n)
     *ret_n = n;
     return values;
 }
-
-/* NOLINTEND(clang-analyzer-unix.Malloc) */

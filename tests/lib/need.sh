@@ -10,6 +10,8 @@ need() {
     done
     ((${#missing[@]})) || return 0
     [[ $EUID == 0 ]] || as=(sudo)
+    # Lists that cannot be had are no harm as long as the packages can.
+    "${as[@]}" apt-get update -q >&2 || :
     "${as[@]}" env DEBIAN_FRONTEND=noninteractive \
         apt-get install -yq --no-install-recommends "${missing[@]}" >&2 || {
         echo "${0##*/}: ${missing[*]} is missing and could not be installed; as root:" \
