@@ -250,7 +250,7 @@ static void post_event(struct bridge *b, const char *name, const struct action *
     if (a->verb == VERB_NOTE)
         return; /* bookkeeping, no news for anybody */
     events_post(b->events, name, node ? node->uid : NULL,
-                a->verb == VERB_RESUME ? "Normal" : "Warning", text_event_reason(a->verb),
+                text_event_type(a->verb, a->ledger.episode), text_event_reason(a->verb),
                 message);
 }
 

@@ -172,9 +172,9 @@ struct action {
     char *
         reason; /* for DRAIN and DOWN; of a NOTE: NULL leaves the text, REASON_BLANK takes it away.
                      RESUME always takes it away */
-    bool write_extra; /* false: leave Extra alone (EXTRA_FOREIGN) */
-    struct ledger ledger;
-    char *extra_other; /* kept beside the ledger */
+    bool write_extra;     /* false: leave Extra alone (EXTRA_FOREIGN) */
+    struct ledger ledger; /* as it is to stand; also when it cannot be written */
+    char *extra_other;    /* kept beside the ledger */
 };
 
 void action_clear(struct action *a);

@@ -61,10 +61,9 @@ void plan_make(const struct node_facts *facts, const struct verdict *verdicts, s
                                          facts[i].pool ? facts[i].pool->name : NULL);
             else if (v->blank_reason)
                 one.reason = mem_strdup(REASON_BLANK);
-            if (v->write_extra) {
-                one.ledger = v->ledger;
+            one.ledger = v->ledger;
+            if (v->write_extra)
                 mem_set(&one.extra_other, facts[i].slurm->extra_other);
-            }
             add(ret, first, &one, facts[i].name);
         }
     }

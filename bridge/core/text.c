@@ -206,6 +206,13 @@ const char *text_event_reason(enum verb v)
     return "SlurmNoted";
 }
 
+const char *text_event_type(enum verb v, enum cause c)
+{
+    bool planned = v == VERB_DRAIN && (c == CAUSE_CORDONED || c == CAUSE_LEFT_POOL);
+
+    return v == VERB_RESUME || planned ? "Normal" : "Warning";
+}
+
 char *text_event_message(enum verb v, const char *reason)
 {
     switch (v) {

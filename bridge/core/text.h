@@ -21,6 +21,8 @@ char *text_ends(const struct node_facts *f, const struct verdict *v);
 
 /* Event reason (CamelCase, Kubernetes' convention) and message for an action that was done. */
 const char *text_event_reason(enum verb v);
+/* "Warning" for what somebody should look at, "Normal" for planned work and for good news. */
+const char *text_event_type(enum verb v, enum cause c);
 char *text_event_message(enum verb v, const char *reason);
 
 #endif

@@ -138,6 +138,17 @@ static void events_say_what_was_done(void **state)
     }
 }
 
+static void only_faults_are_warnings(void **state)
+{
+    (void)state;
+    assert_string_equal(text_event_type(VERB_DRAIN, CAUSE_CORDONED), "Normal");
+    assert_string_equal(text_event_type(VERB_DRAIN, CAUSE_LEFT_POOL), "Normal");
+    assert_string_equal(text_event_type(VERB_RESUME, CAUSE_NONE), "Normal");
+    assert_string_equal(text_event_type(VERB_DRAIN, CAUSE_NOT_READY), "Warning");
+    assert_string_equal(text_event_type(VERB_DRAIN, CAUSE_GONE), "Warning");
+    assert_string_equal(text_event_type(VERB_DOWN, CAUSE_NOT_READY), "Warning");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +159,8 @@ int main(void)
                every_state_has_its_sentence),
         TITLED("row new node: why tells of its pod", not_registered_tells_of_the_pod),
         TITLED("Events say what was done", events_say_what_was_done),
+        TITLED("only what somebody should look at is a Warning",
+               only_faults_are_warnings),
     };
 
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
