@@ -30,7 +30,7 @@ fuzz: ## each fuzzer for FUZZ_SECONDS (20)
 endif
 
 .PHONY: test check
-test: ## every test: lint, unit, fuzz, chart, images, component, kind
+test: ## every test: lint, unit, asan, fuzz, cli, chart, images, component, kind
 	@tests/run lint unit asan fuzz cli chart images component kind
 check: ## those that need no cluster
 	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),5) tests/run lint unit fuzz cli chart component
@@ -63,7 +63,7 @@ bench: ## speed and memory, each beside its baseline; build/bench/*.json
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z][a-z -]*:.*## ' Makefile | sed 's/:[^#]*## /\t/' | expand -t 44
+	@grep -hE '^[a-z][a-z -]*:.*## ' Makefile | sed 's/:[^#]*## /\t/' | expand -t 56
 
 .PHONY: clean
 clean: ## removes build/; what is costly stays in the cache
