@@ -129,7 +129,7 @@ build/lint/tidy/%.ok: bridge/%.c $(HEADERS) bridge/.clang-tidy
 	@touch $@
 build/lint/analyzer/%.ok: bridge/%.c $(HEADERS)
 	@mkdir -p $(@D)
-	@gcc $(CPP) $(STD) $(shell pkgconf --cflags $(PKGS)) -O1 -fanalyzer -Wno-analyzer-fd-leak -Werror -c -o /dev/null $<
+	@gcc $(CPP) $(STD) $(shell pkgconf --cflags $(PKGS)) -O1 -fanalyzer -Werror -c -o /dev/null $<
 	@touch $@
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

@@ -416,11 +416,6 @@ static void round_begin(struct bridge *b)
 
 /* ---- begin and end ---------------------------------------------------------------------------- */
 
-static bool same_str(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 /* Kubelets renew their Node's status all the time; most of it is no news here. */
 static bool same_node(const void *x, const void *y)
 {
@@ -428,11 +423,11 @@ static bool same_node(const void *x, const void *y)
 
     if (a->unschedulable != b->unschedulable || a->ready != b->ready ||
         a->ready_since != b->ready_since || a->labels.n != b->labels.n ||
-        !same_str(a->uid, b->uid) || !same_str(a->boot_id, b->boot_id))
+        !mem_same_str(a->uid, b->uid) || !mem_same_str(a->boot_id, b->boot_id))
         return false;
     for (size_t i = 0; i < a->labels.n; i++) {
-        if (!same_str(a->labels.items[i].key, b->labels.items[i].key) ||
-            !same_str(a->labels.items[i].value, b->labels.items[i].value))
+        if (!mem_same_str(a->labels.items[i].key, b->labels.items[i].key) ||
+            !mem_same_str(a->labels.items[i].value, b->labels.items[i].value))
             return false;
     }
     return true;
@@ -443,7 +438,7 @@ static bool same_pod(const void *x, const void *y)
     const struct kube_pod *a = x, *b = y;
 
     return a->ready == b->ready && a->terminating == b->terminating &&
-           same_str(a->uid, b->uid) && same_str(a->node, b->node);
+           mem_same_str(a->uid, b->uid) && mem_same_str(a->node, b->node);
 }
 
 static int parse_node(const cJSON *obj, void *ret, struct err *err)

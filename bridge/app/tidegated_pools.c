@@ -24,8 +24,7 @@ struct written {
     char *pool_uid;
     char *body;
     int64_t at;
-    bool under_way;
-    struct kube_request *request;
+    struct kube_request *request; /* NULL: none is under way */
 };
 
 struct pool_status {
@@ -49,8 +48,7 @@ void pool_status_free(struct pool_status *s)
     if (!s)
         return;
     for (size_t i = 0; i < s->n; i++) {
-        if (s->items[i]->under_way)
-            kube_cancel(s->items[i]->request);
+        kube_cancel(s->items[i]->request);
         free(s->items[i]->pool_uid);
         free(s->items[i]->body);
         free(s->items[i]);
@@ -80,7 +78,6 @@ static void on_patched(const struct kube_result *result, void *userdata)
 {
     struct written *w = userdata;
 
-    w->under_way = false;
     w->request = NULL;
     if (result->code == 0 && result->status < 300)
         return;
@@ -163,9 +160,7 @@ static void send_status(struct pool_status *s, const struct kube_pool *p,
     free(w->body);
     w->body = body;
     w->at = clock_mono_ms();
-    w->under_way = true;
     if (kube_start(s->kube, &call, &w->request, &err) < 0) {
-        w->under_way = false;
         mem_set(&w->body, NULL);
         log_warn("status of a pool cannot be written", LOG_STR("error", err.text));
     }
@@ -188,7 +183,7 @@ void pool_status_update(struct pool_status *s, const struct world *w,
         }
         body = status_body(pools[p], &c);
         free(c.message);
-        if (last->under_way || mono - last->at < PATCH_EVERY_MS ||
+        if (last->request || mono - last->at < PATCH_EVERY_MS ||
             (last->body && strcmp(last->body, body) == 0))
             free(body);
         else

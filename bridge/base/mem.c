@@ -58,3 +58,8 @@ void mem_set(char **p, const char *s)
     free(*p);
     *p = copy;
 }
+
+bool mem_same_str(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}

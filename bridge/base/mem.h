@@ -6,6 +6,7 @@
 #ifndef TG_BASE_MEM_H
 #define TG_BASE_MEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -34,6 +35,9 @@ char *mem_printf(const char *fmt, ...) _printf_(1, 2)
 
 /* Frees the string in *p and puts a copy of s (or NULL) there. */
 void mem_set(char **p, const char *s);
+
+/* The same text, or both NULL. */
+bool mem_same_str(const char *a, const char *b);
 
 static inline void mem_freep(void *p)
 {

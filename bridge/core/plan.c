@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/plan.h"
 
-#include <string.h>
-
 #include "core/text.h"
 
 /* What must go goes first; what is given back comes last. */
 static const enum verb order[] = {VERB_DOWN, VERB_DRAIN, VERB_NOTE, VERB_RESUME};
 
-static bool str_equal(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 static bool same_change(const struct action *a, const struct action *b)
 {
     return a->verb == b->verb && a->write_extra == b->write_extra &&
-           str_equal(a->reason, b->reason) && str_equal(a->extra_other, b->extra_other) &&
+           mem_same_str(a->reason, b->reason) &&
+           mem_same_str(a->extra_other, b->extra_other) &&
            (!a->write_extra || ledger_equal(&a->ledger, &b->ledger));
 }
 
