@@ -11,7 +11,7 @@ VARIANT ?= release
 Q := $(if $(V),,@)
 B := build/$(VARIANT)
 
-PKGS := libcjson libcurl libsystemd libmicrohttpd libcrypto
+PKGS := libcjson libcurl libsystemd libmicrohttpd libcrypto hwloc munge pmix
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wvla -Wstrict-prototypes -Wmissing-prototypes \
         -Wformat=2 -Wundef -Werror
 STD := -std=gnu17
@@ -23,7 +23,7 @@ FLAGS_release := -O2 -g $(HARDEN) -D_FORTIFY_SOURCE=3 -fstack-clash-protection
 LINK_release := -pie -Wl,-z,relro,-z,now -Wl,--as-needed
 CC_asan := gcc
 FLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined
-LINK_asan := -fsanitize=address,undefined
+LINK_asan := -fsanitize=address,undefined -Wl,--as-needed
 CC_fuzz := clang
 FLAGS_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 LINK_fuzz := -fsanitize=fuzzer,address,undefined
@@ -43,9 +43,9 @@ obj = $(patsubst bridge/%.c,$(B)/obj/%.o,$(1))
 
 # ---- programs ---------------------------------------------------------------------------------
 
-PROGRAMS := tidegated tidegate
+PROGRAMS := $(foreach p,$(notdir $(basename $(SRC_APP))),$(if $(findstring _,$(p)),,$(p)))
 $(foreach p,$(PROGRAMS),$(eval $(B)/$(p): $(call obj,bridge/app/$(p).c $(wildcard bridge/app/$(p)_*.c))))
-# What io needs of libslurm and libmicrohttpd is no business of the CLI: the archive is linked by need.
+# What io needs of libslurm and libmicrohttpd is no business of the CLI: archive and libraries are linked by need.
 $(addprefix $(B)/,$(PROGRAMS)): $(B)/libtidegate.a
 	$(if $(V),,@echo "  LD $@")
 	$(Q)$(CC) $(FLAGS_$(VARIANT)) $(LINK_$(VARIANT)) -o $@ $(filter %.o,$^) $(B)/libtidegate.a $(LIBS)

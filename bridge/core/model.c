@@ -53,6 +53,7 @@ void kube_pod_clear(struct kube_pod *p)
     free(p->name);
     free(p->uid);
     free(p->node);
+    free(p->ip);
     *p = (struct kube_pod){0};
 }
 
@@ -63,7 +64,36 @@ void kube_pool_clear(struct kube_pool *p)
     labels_clear(&p->selector);
     free(p->partition);
     free(p->feature);
+    for (size_t i = 0; i < p->n_feature_labels; i++)
+        free(p->feature_labels[i]);
+    free(p->feature_labels);
     *p = (struct kube_pool){0};
+}
+
+void node_line_clear(struct node_line *l)
+{
+    free(l->gres);
+    free(l->features);
+    *l = (struct node_line){0};
+}
+
+void check_fact_clear(struct check_fact *c)
+{
+    free(c->name);
+    free(c->text);
+    *c = (struct check_fact){0};
+}
+
+void agent_fact_clear(struct agent_fact *a)
+{
+    free(a->pod_uid);
+    free(a->boot_id);
+    free(a->instance);
+    node_line_clear(&a->line);
+    for (size_t i = 0; i < a->n_checks; i++)
+        check_fact_clear(&a->checks[i]);
+    free(a->checks);
+    *a = (struct agent_fact){0};
 }
 
 static const char *const cause_names[CAUSE_COUNT_] = {

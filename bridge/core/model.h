@@ -48,6 +48,7 @@ struct kube_pod {
     char *name;
     char *uid;
     char *node; /* spec.nodeName; NULL while not scheduled */
+    char *ip;   /* status.podIP; NULL while it has none */
     bool ready;
     bool terminating; /* deletionTimestamp is set */
 };
@@ -60,11 +61,71 @@ struct kube_pool {
     struct labels selector; /* spec.nodeSelector */
     char *partition;
     char *feature; /* marks the pool's nodes in Slurm */
+    char **
+        feature_labels; /* node labels that become features: a key, or a prefix that ends in '/' */
+    size_t n_feature_labels;
+    bool
+        qualify; /* a node that comes (back) proves itself by PMIx before it takes jobs */
 };
 
 void kube_node_clear(struct kube_node *n);
 void kube_pod_clear(struct kube_pod *p);
 void kube_pool_clear(struct kube_pool *p);
+
+/* What Slurm is told of a node's resources. */
+struct node_line {
+    uint32_t boards; /* always 1: no machine of today is told with more */
+    uint32_t sockets;
+    uint32_t cores;   /* of a socket */
+    uint32_t threads; /* of a core */
+    uint32_t cpus;    /* sockets x cores x threads */
+    uint64_t memory_mib;
+    char *gres;     /* "gpu:h100:8", NULL: none */
+    char *features; /* beside the pool's: "rdma", NULL: none */
+};
+void node_line_clear(struct node_line *l);
+
+/* A health check that keeps its node from jobs. */
+struct check_fact {
+    char *name;
+    char *text; /* a sentence: what is wrong and what to do */
+    int64_t since;
+};
+void check_fact_clear(struct check_fact *c);
+
+/* How far the node's agent is. */
+enum agent_phase {
+    AGENT_STARTING, /* the checks of the start have not all passed */
+    AGENT_UP,
+    AGENT_STOPPING, /* told to stop: no new work, what runs has until the end of the grace period */
+    AGENT_GIVING_UP, /* the time is nearly up: what still runs is to be requeued now */
+};
+
+enum slurmd_state {
+    SLURMD_OFF, /* not started yet, or stopped for good */
+    SLURMD_RUNNING,
+    SLURMD_WAITING, /* it has ended; steps may run on; it is started again after its backoff */
+};
+
+/* What a node's agent (tidegate-node) has said last over its authenticated link. */
+struct agent_fact {
+    enum tri
+        linked;    /* YES: the link stands; NO: it was lost; UNKNOWN: nothing heard yet */
+    int64_t since; /* when `linked` became so */
+    char *pod_uid;
+    char *boot_id;
+    char *
+        instance; /* of this start of the agent: another one after each start of the container */
+    enum agent_phase phase;
+    enum slurmd_state slurmd;
+    uint32_t slurmd_restarts;
+    uint32_t steps;
+    struct node_line line;     /* cpus 0: not told yet */
+    struct check_fact *checks; /* those that keep the node from jobs */
+    size_t n_checks;
+    bool reported; /* line and checks have come since the link was made */
+};
+void agent_fact_clear(struct agent_fact *a);
 
 /* Why a node is, or would be, kept from Slurm's jobs. The rows of the policy table in decide.c. */
 enum cause {
