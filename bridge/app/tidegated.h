@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Parts of tidegated: options, the bridge (rounds), its HTTP answers, pool status. */
+/* Parts of tidegated: options, what Kubernetes shows, the bridge (rounds), its HTTP answers, pool status. */
 #ifndef TG_APP_TIDEGATED_H
 #define TG_APP_TIDEGATED_H
 
@@ -33,6 +33,31 @@ struct options {
 /* -EINVAL with a sentence; 1: --help or --version was answered, exit 0. */
 int options_parse(int argc, char **argv, struct options *ret, struct err *err) _must_use_;
 void options_clear(struct options *o);
+
+/* What Kubernetes shows: the watches of Nodes, slurmd pods and pools. */
+struct watch;
+int watch_new(struct kube *kube, sd_event *event, const struct options *o,
+              void (*on_change)(void *userdata), void *userdata, struct watch **ret,
+              struct err *err) _must_use_;
+void watch_free(struct watch *w);
+TG_DEFINE_FREEP(struct watch, watch_free);
+bool watch_fresh(const struct watch *w);  /* all three, and there is a Node */
+bool watch_synced(const struct watch *w); /* all three were fresh at least once */
+const struct kube_node *watch_node(const struct watch *w, const char *name);
+/* struct kube_pool; as cache_values() */
+const void **watch_pools(const struct watch *w, size_t *ret_n);
+void watch_join(const struct watch *w, const struct slurm_snapshot *slurm,
+                struct world *ret);
+
+/* Nodes whose last change slurmctld refused: they are left alone for a while, that doubles. */
+struct refusals;
+struct refusals *refusals_new(void);
+void refusals_free(struct refusals *r);
+void refusals_note(struct refusals *r, const char *name, const char *error);
+void refusals_forget(struct refusals *r, const char *name);
+bool refusals_hold(const struct refusals *r, const char *name, int64_t mono_ms);
+/* Of nodes that are no more nothing is kept. */
+void refusals_trim(struct refusals *r, const struct world *w);
 
 /* Counters for /metrics. */
 struct bridge_counts {

@@ -6,36 +6,21 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "app/tidegated.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "codec/k8s_obj.h"
 #include "core/text.h"
 
 /* Slurm tells nobody of changes; 'nothing new' costs it 2-5 ms at 30,000 nodes. */
 #define POLL_MS 1000
 /* Waits for this long after an event, so that a rack of them makes one round. */
 #define GATHER_MS 2
-/* A node that slurmctld refused is left alone for this long, doubled up to the maximum. */
-#define RETRY_MIN_MS 1000
-#define RETRY_MAX_MS 60000
-
-/* A node whose last change slurmctld refused. */
-struct refusal {
-    char *name;
-    char *error;
-    int64_t wait_ms;
-    int64_t again_at; /* CLOCK_BOOTTIME */
-    UT_hash_handle hh;
-};
-
 struct bridge {
     sd_event *event;
     struct kube *kube;
     struct policy policy;
-    struct cache *nodes, *pods, *pools;
+    struct watch *watch;
     struct lease *lease;
     struct events *events;
     struct ctld *ctld;
@@ -52,7 +37,7 @@ struct bridge {
     bool told;  /* woken by an event, not by the clock */
     bool stopping;
     struct plan plan; /* the batch that is under way; its names are no longer good */
-    struct refusal *refusals;
+    struct refusals *refusals;
     struct bridge_counts counts;
 };
 
@@ -112,83 +97,16 @@ static int on_timer(sd_event_source *s, uint64_t usec, void *userdata)
     return 0;
 }
 
-/* ---- refusals --------------------------------------------------------------------------------- */
-
-static void refusal_forget(struct bridge *b, struct refusal *f)
-{
-    HASH_DEL(b->refusals, f);
-    free(f->name);
-    free(f->error);
-    free(f);
-}
-
-static void refusal_note(struct bridge *b, const char *name, const char *error)
-{
-    struct refusal *f;
-
-    HASH_FIND_STR(b->refusals, name, f);
-    if (!f) {
-        f = mem_zalloc(sizeof(*f));
-        f->name = mem_strdup(name);
-        f->wait_ms = RETRY_MIN_MS;
-        HASH_ADD_KEYPTR(hh, b->refusals, f->name, strlen(f->name), f);
-    } else if (f->wait_ms < RETRY_MAX_MS) {
-        f->wait_ms *= 2;
-    }
-    f->again_at = clock_mono_ms() + f->wait_ms;
-    if (f->error && strcmp(f->error, error) == 0)
-        return; /* said already */
-    mem_set(&f->error, error);
-    log_warn("slurmctld refused a change; it is tried again later", LOG_STR("node", name),
-             LOG_STR("error", error));
-}
-
-/* Of nodes that are no more nothing is kept. */
-static void refusals_trim(struct bridge *b, const struct world *w)
-{
-    struct refusal *f, *next;
-
-    HASH_ITER(hh, b->refusals, f, next)
-    {
-        if (!world_find(w, f->name))
-            refusal_forget(b, f);
-    }
-}
-
-static bool refusal_holds(const struct bridge *b, const char *name, int64_t mono)
-{
-    const struct refusal *f;
-
-    HASH_FIND_STR(b->refusals, name, f);
-    return f && mono < f->again_at;
-}
-
 /* ---- deciding --------------------------------------------------------------------------------- */
-
-static bool kube_fresh(const struct bridge *b)
-{
-    /* A cluster without a single Node cannot run us: such an answer is a failed look-up. */
-    return cache_fresh(b->nodes) && cache_fresh(b->pods) && cache_fresh(b->pools) &&
-           cache_count(b->nodes) > 0;
-}
 
 void bridge_look(struct bridge *b, struct bridge_view *ret)
 {
-    _cleanup_(mem_freep) const void **nodes = NULL, **pods = NULL, **pools = NULL;
-    struct world_input in = {.slurm = b->slurm};
     int64_t now = clock_wall_ms();
 
-    nodes = cache_values(b->nodes, &in.n_nodes);
-    pods = cache_values(b->pods, &in.n_pods);
-    pools = cache_values(b->pools, &in.n_pools);
-    in.nodes = (const struct kube_node *const *)nodes;
-    in.pods = (const struct kube_pod *const *)pods;
-    in.pools = (const struct kube_pool *const *)pools;
     *ret = (struct bridge_view){
         .leader = lease_is_leader(b->lease),
-        .kube_fresh = kube_fresh(b),
-        .kube_synced =
-            cache_synced(b->nodes) && cache_synced(b->pods) && cache_synced(b->pools),
+        .kube_fresh = watch_fresh(b->watch),
+        .kube_synced = watch_synced(b->watch),
         .slurm_fresh = b->slurm_fresh,
         .slurm_synced = b->slurm != NULL,
         .slurm_silent_ms = clock_mono_ms() - b->slurm_back_at,
@@ -197,7 +115,7 @@ void bridge_look(struct bridge *b, struct bridge_view *ret)
         .counts = &b->counts,
         .events_dropped = events_dropped(b->events),
     };
-    world_join(&in, &ret->world);
+    watch_join(b->watch, b->slurm, &ret->world);
     ret->verdicts = mem_calloc(ret->world.n, sizeof(*ret->verdicts));
     for (size_t i = 0; i < ret->world.n; i++) {
         ret->world.rows[i].probe = probe_get(b->probe, ret->world.rows[i].name);
@@ -244,7 +162,7 @@ static int64_t next_look_ms(const struct bridge_view *v)
 
 static void post_event(struct bridge *b, const char *name, const struct action *a)
 {
-    const struct kube_node *node = cache_get(b->nodes, name);
+    const struct kube_node *node = watch_node(b->watch, name);
     _cleanup_(mem_freep) char *message = text_event_message(a->verb, a->reason);
 
     if (a->verb == VERB_NOTE)
@@ -303,17 +221,13 @@ static void on_applied(const struct ctld_outcome *outcomes, size_t n, size_t rpc
         const struct action *a = &b->plan.actions[o->action];
 
         if (o->code == 0) {
-            struct refusal *f;
-
-            HASH_FIND_STR(b->refusals, o->name, f);
-            if (f)
-                refusal_forget(b, f);
+            refusals_forget(b->refusals, o->name);
             b->counts.done[a->verb]++;
             post_event(b, o->name, a);
         } else if (o->code != -ESTALE && o->code != -ECANCELED) {
             /* those two only say that the world has moved on: the next round knows better */
             b->counts.failed[a->verb]++;
-            refusal_note(b, o->name, o->error ? o->error : strerror(-o->code));
+            refusals_note(b->refusals, o->name, o->error ? o->error : strerror(-o->code));
         }
     }
     for (size_t i = 0; i < b->plan.n; i++) {
@@ -335,10 +249,10 @@ static bool act(struct bridge *b, struct bridge_view *v)
 {
     int64_t mono = clock_mono_ms();
 
-    refusals_trim(b, &v->world);
+    refusals_trim(b->refusals, &v->world);
     for (size_t i = 0; i < v->world.n; i++) {
         if (v->verdicts[i].verb != VERB_NONE &&
-            refusal_holds(b, v->world.rows[i].name, mono))
+            refusals_hold(b->refusals, v->world.rows[i].name, mono))
             v->verdicts[i].verb = VERB_NONE;
     }
     plan_make(v->world.rows, v->verdicts, v->world.n, &b->plan);
@@ -361,7 +275,7 @@ static void round_decide(struct bridge *b)
         watch_suspects(b, &v);
         if (v.leader) {
             size_t n_pools;
-            _cleanup_(mem_freep) const void **pools = cache_values(b->pools, &n_pools);
+            _cleanup_(mem_freep) const void **pools = watch_pools(b->watch, &n_pools);
 
             pool_status_update(b->status, &v.world, v.verdicts,
                                (const struct kube_pool *const *)pools, n_pools);
@@ -416,88 +330,6 @@ static void round_begin(struct bridge *b)
 
 /* ---- begin and end ---------------------------------------------------------------------------- */
 
-/* Kubelets renew their Node's status all the time; most of it is no news here. */
-static bool same_node(const void *x, const void *y)
-{
-    const struct kube_node *a = x, *b = y;
-
-    if (a->unschedulable != b->unschedulable || a->ready != b->ready ||
-        a->ready_since != b->ready_since || a->labels.n != b->labels.n ||
-        !mem_same_str(a->uid, b->uid) || !mem_same_str(a->boot_id, b->boot_id))
-        return false;
-    for (size_t i = 0; i < a->labels.n; i++) {
-        if (!mem_same_str(a->labels.items[i].key, b->labels.items[i].key) ||
-            !mem_same_str(a->labels.items[i].value, b->labels.items[i].value))
-            return false;
-    }
-    return true;
-}
-
-static bool same_pod(const void *x, const void *y)
-{
-    const struct kube_pod *a = x, *b = y;
-
-    return a->ready == b->ready && a->terminating == b->terminating &&
-           mem_same_str(a->uid, b->uid) && mem_same_str(a->node, b->node);
-}
-
-static int parse_node(const cJSON *obj, void *ret, struct err *err)
-{
-    return k8s_node_parse(obj, ret, err);
-}
-
-static int parse_pod(const cJSON *obj, void *ret, struct err *err)
-{
-    return k8s_pod_parse(obj, ret, err);
-}
-
-static int parse_pool(const cJSON *obj, void *ret, struct err *err)
-{
-    return k8s_pool_parse(obj, ret, err);
-}
-
-static void clear_node(void *v)
-{
-    kube_node_clear(v);
-}
-
-static void clear_pod(void *v)
-{
-    kube_pod_clear(v);
-}
-
-static void clear_pool(void *v)
-{
-    kube_pool_clear(v);
-}
-
-static const struct cache_type node_type = {"nodes", sizeof(struct kube_node), parse_node,
-                                            clear_node, same_node};
-static const struct cache_type pod_type = {"pods", sizeof(struct kube_pod), parse_pod,
-                                           clear_pod, same_pod};
-static const struct cache_type pool_type = {"pools", sizeof(struct kube_pool), parse_pool,
-                                            clear_pool, NULL};
-
-static int watch_kube(struct bridge *b, const struct options *o, struct err *err)
-{
-    _cleanup_(mem_freep) char *ns = kube_escape(o->namespace);
-    _cleanup_(mem_freep) char *selector = kube_escape(o->pod_selector);
-    _cleanup_(mem_freep) char *pods = mem_printf("/api/v1/namespaces/%s/pods", ns);
-    _cleanup_(mem_freep) char *query = mem_printf("labelSelector=%s", selector);
-    _cleanup_(mem_freep) char *pools =
-        mem_printf("/apis/tidegate.dev/v1alpha1/namespaces/%s/pools", ns);
-    int r = cache_new(b->kube, b->event, &node_type, "/api/v1/nodes", NULL, on_change, b,
-                      &b->nodes, err);
-
-    if (r == 0)
-        r = cache_new(b->kube, b->event, &pod_type, pods, query, on_change, b, &b->pods,
-                      err);
-    if (r == 0)
-        r = cache_new(b->kube, b->event, &pool_type, pools, NULL, on_change, b, &b->pools,
-                      err);
-    return r;
-}
-
 static void on_leader(bool leader, void *userdata)
 {
     (void)leader; /* the lease has logged it */
@@ -520,6 +352,7 @@ int bridge_new(sd_event *event, struct kube *kube, const struct options *o,
     b->policy = o->policy;
     b->slurm_back_at = clock_mono_ms();
     b->status = pool_status_new(kube, o->namespace);
+    b->refusals = refusals_new();
     r = sd_event_add_time_relative(event, &b->timer, CLOCK_BOOTTIME, 0, 0, on_timer, b);
     if (r < 0)
         return err_set(err, r, "cannot make a timer: %s", strerror(-r));
@@ -534,7 +367,7 @@ int bridge_new(sd_event *event, struct kube *kube, const struct options *o,
     if (r == 0)
         r = lease_new(kube, event, &lease, &b->lease, err);
     if (r == 0)
-        r = watch_kube(b, o, err);
+        r = watch_new(kube, event, o, on_change, b, &b->watch, err);
     if (r < 0)
         return r;
     *ret = b;
@@ -554,14 +387,10 @@ void bridge_stop(struct bridge *b)
 
 void bridge_free(struct bridge *b)
 {
-    struct refusal *f, *next;
-
     if (!b)
         return;
     ctld_free(b->ctld);
-    cache_free(b->nodes);
-    cache_free(b->pods);
-    cache_free(b->pools);
+    watch_free(b->watch);
     probe_free(b->probe);
     lease_free(b->lease);
     events_free(b->events);
@@ -569,8 +398,7 @@ void bridge_free(struct bridge *b)
     sd_event_source_unref(b->timer);
     slurm_snapshot_free(b->slurm);
     plan_clear(&b->plan);
-    HASH_ITER(hh, b->refusals, f, next)
-    refusal_forget(b, f);
+    refusals_free(b->refusals);
     free(b->slurm_error);
     free(b);
 }
