@@ -31,7 +31,8 @@ static bool same_pod(const void *x, const void *y)
     const struct kube_pod *a = x, *b = y;
 
     return a->ready == b->ready && a->terminating == b->terminating &&
-           mem_same_str(a->uid, b->uid) && mem_same_str(a->node, b->node);
+           mem_same_str(a->uid, b->uid) && mem_same_str(a->node, b->node) &&
+           mem_same_str(a->ip, b->ip);
 }
 
 static int parse_node(const cJSON *obj, void *ret, struct err *err)

@@ -8,6 +8,10 @@
 
 #include "codec/json.h"
 
+#define ADDRESS_MAX        45  /* of IPv6, with one of IPv4 at its end */
+#define FEATURE_LABELS_MAX 32  /* as in the CustomResourceDefinition */
+#define LABEL_KEY_MAX      317 /* Kubernetes: a prefix of 253, '/', a name of 63 */
+
 /* Objects in a list have no kind; where there is one it must be the right one. */
 static int check_kind(const cJSON *obj, const char *kind, struct err *err)
 {
@@ -110,6 +114,21 @@ static int node_fill(const cJSON *obj, struct kube_node *n, struct err *err)
     return r;
 }
 
+/* An address in numbers; NULL when there is none yet. */
+static int take_address(const cJSON *obj, const char *path, char **ret, struct err *err)
+{
+    const char *s = NULL;
+    int r = json_opt_str(obj, path, &s, err);
+
+    if (r < 0 || !s || !*s)
+        return r;
+    if (strlen(s) > ADDRESS_MAX || s[strspn(s, "0123456789abcdefABCDEF.:")])
+        return err_set(err, -EBADMSG, "%s: '%.64s', expected an address in numbers", path,
+                       s);
+    *ret = mem_strdup(s);
+    return 0;
+}
+
 static int pod_fill(const cJSON *obj, struct kube_pod *p, struct err *err)
 {
     const char *deleted = NULL;
@@ -125,10 +144,49 @@ static int pod_fill(const cJSON *obj, struct kube_pod *p, struct err *err)
     if (r == 0)
         r = take_opt_str(obj, "spec.nodeName", &p->node, err);
     if (r == 0)
+        r = take_address(obj, "status.podIP", &p->ip, err);
+    if (r == 0)
         r = take_ready(obj, &ready, NULL, err);
     p->terminating = deleted != NULL;
     p->ready = ready == TRI_YES;
     return r;
+}
+
+/* A label's key, or a prefix of keys that ends in '/'. */
+static bool is_label_key(const char *s)
+{
+    size_t n = strlen(s);
+    const char *slash = strchr(s, '/');
+
+    return n > 0 && n <= LABEL_KEY_MAX && s != slash &&
+           !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789._-/")] &&
+           !(slash && strchr(slash + 1, '/'));
+}
+
+static int take_feature_labels(const cJSON *obj, struct kube_pool *p, struct err *err)
+{
+    static const char path[] = "spec.featureLabels";
+    const cJSON *list = NULL, *m;
+    int r = json_opt_array(obj, path, &list, err);
+
+    if (r < 0 || !list)
+        return r;
+    if (cJSON_GetArraySize(list) > FEATURE_LABELS_MAX)
+        return err_set(err, -EBADMSG, "%s: %d entries, expected at most %d", path,
+                       cJSON_GetArraySize(list), FEATURE_LABELS_MAX);
+    p->feature_labels =
+        mem_calloc((size_t)cJSON_GetArraySize(list), sizeof(*p->feature_labels));
+    cJSON_ArrayForEach(m, list)
+    {
+        if (!cJSON_IsString(m) || !is_label_key(m->valuestring))
+            return err_set(err, -EBADMSG,
+                           "%s: '%.64s', expected the key of a label, or a prefix that "
+                           "ends in '/'",
+                           path, cJSON_IsString(m) ? m->valuestring : "");
+        p->feature_labels[p->n_feature_labels++] = mem_strdup(m->valuestring);
+    }
+    return 0;
 }
 
 static int pool_fill(const cJSON *obj, struct kube_pool *p, struct err *err)
@@ -150,6 +208,10 @@ static int pool_fill(const cJSON *obj, struct kube_pool *p, struct err *err)
         r = take_str(obj, "spec.partition", &p->partition, err);
     if (r == 0)
         r = take_str(obj, "spec.feature", &p->feature, err);
+    if (r == 0)
+        r = take_feature_labels(obj, p, err);
+    if (r == 0)
+        r = json_opt_bool(obj, "spec.qualify", &p->qualify, err);
     return r;
 }
 

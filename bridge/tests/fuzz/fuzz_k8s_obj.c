@@ -43,11 +43,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         kube_node_clear(&node);
     }
-    if (k8s_pod_parse(obj, &pod, &err) == 0)
+    if (k8s_pod_parse(obj, &pod, &err) == 0) {
+        if (pod.ip && strlen(pod.ip) > 45)
+            abort();
         kube_pod_clear(&pod);
+    }
     if (k8s_pool_parse(obj, &pool, &err) == 0) {
         if (pool.selector.n == 0 || !*pool.feature || !*pool.partition)
             abort();
+        for (size_t i = 0; i < pool.n_feature_labels; i++) {
+            if (!*pool.feature_labels[i] || strlen(pool.feature_labels[i]) > 317)
+                abort();
+        }
         kube_pool_clear(&pool);
     }
     return 0;

@@ -159,7 +159,8 @@ static void pods(void **state)
 {
     _cleanup_(cJSON_Deletep) cJSON *obj = parse(
         "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\"},\"spec\":{\"nodeName\":\"worker\"},"
-        "\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}}");
+        "\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}],"
+        "\"podIP\":\"10.244.2.7\"}}");
     _cleanup_(cJSON_Deletep) cJSON *going =
         parse("{\"metadata\":{\"name\":\"p\",\"uid\":\"u\","
               "\"deletionTimestamp\":\"2026-12-01T11:21:00Z\"},\"spec\":{}}");
@@ -170,16 +171,115 @@ static void pods(void **state)
     (void)state;
     assert_int_equal(k8s_pod_parse(obj, &p, NULL), 0);
     assert_string_equal(p.node, "worker");
+    assert_string_equal(p.ip, "10.244.2.7");
     assert_true(p.ready);
     assert_false(p.terminating);
     kube_pod_clear(&p);
     assert_int_equal(k8s_pod_parse(going, &p, NULL), 0);
     assert_null(p.node);
+    assert_null(p.ip);
     assert_false(p.ready);
     assert_true(p.terminating);
     kube_pod_clear(&p);
     assert_int_equal(k8s_pod_parse(bad, &p, &err), -EBADMSG);
     assert_string_equal(err.text, "pod p: metadata.uid: missing, expected a string");
+}
+
+static void an_address_is_in_numbers(void **state)
+{
+    static const struct {
+        const char *ip;
+        bool good;
+    } cases[] = {
+        {"\"fd00:10:244::1a\"", true},
+        {"\"::ffff:10.244.0.1\"", true},
+        {"\"\"", true},
+        {"null", true},
+        {"7", false},
+        {"\"localhost\"", false},
+        {"\"10.0.0.1 \"", false},
+        {"\"1111:2222:3333:4444:5555:6666:123.123.123.123:\"", false},
+    };
+
+    (void)state;
+    for (size_t k = 0; k < TG_LEN(cases); k++) {
+        _cleanup_(mem_freep) char *text = mem_printf(
+            "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\"},\"status\":{\"podIP\":%s}}",
+            cases[k].ip);
+        _cleanup_(cJSON_Deletep) cJSON *obj = parse(text);
+        struct kube_pod p = {0};
+
+        assert_int_equal(k8s_pod_parse(obj, &p, NULL), cases[k].good ? 0 : -EBADMSG);
+        kube_pod_clear(&p);
+    }
+}
+
+static const char pool_text[] =
+    "{\"metadata\":{\"name\":\"hpc\",\"uid\":\"u\",\"generation\":2},"
+    "\"spec\":{\"nodeSelector\":{\"a\":\"b\"},\"partition\":\"hpc\",\"feature\":\"hpc\"}"
+    "}";
+
+static int try_pool(const char *key, const char *value, struct kube_pool *p,
+                    struct err *err)
+{
+    _cleanup_(cJSON_Deletep) cJSON *raw = with(pool_text, "spec", key, value);
+    _cleanup_(mem_freep) char *text = cJSON_PrintUnformatted(raw);
+    _cleanup_(cJSON_Deletep) cJSON *obj = parse(text);
+
+    return k8s_pool_parse(obj, p, err);
+}
+
+static void labels_that_become_features(void **state)
+{
+    static const char *const bad[] = {
+        "\"a\"",    "[1]",         "[\"\"]",    "[\"a b\"]",
+        "[\"/x\"]", "[\"a/b/c\"]", "[\"a,b\"]", "[null]",
+    };
+    _cleanup_(mem_freep) char *longest = mem_zalloc(320);
+    _cleanup_(mem_freep) char *many = mem_zalloc(33 * 4 + 2);
+    struct kube_pool p;
+    struct err err;
+
+    (void)state;
+    assert_int_equal(try_pool("featureLabels",
+                              "[\"node.kubernetes.io/instance-type\",\"feature.x/\"]", &p,
+                              NULL),
+                     0);
+    assert_int_equal(p.n_feature_labels, 2);
+    assert_string_equal(p.feature_labels[0], "node.kubernetes.io/instance-type");
+    assert_string_equal(p.feature_labels[1], "feature.x/");
+    assert_false(p.qualify);
+    kube_pool_clear(&p);
+    for (size_t k = 0; k < TG_LEN(bad); k++)
+        assert_int_equal(try_pool("featureLabels", bad[k], &p, NULL), -EBADMSG);
+    assert_int_equal(try_pool("featureLabels", "[\"a b\"]", &p, &err), -EBADMSG);
+    assert_string_equal(err.text,
+                        "pool hpc: spec.featureLabels: 'a b', expected the key of a "
+                        "label, or a prefix that ends in '/'");
+    for (size_t i = 0; i < 33; i++)
+        memcpy(many + 4 * i, i ? ",\"a\"" : "[\"a\"", 4);
+    many[33 * 4] = ']';
+    assert_int_equal(try_pool("featureLabels", many, &p, &err), -EBADMSG);
+    assert_string_equal(err.text,
+                        "pool hpc: spec.featureLabels: 33 entries, expected at most 32");
+    memset(longest, 'a', 318);
+    {
+        _cleanup_(mem_freep) char *list = mem_printf("[\"%s\"]", longest);
+
+        assert_int_equal(try_pool("featureLabels", list, &p, NULL), -EBADMSG);
+    }
+}
+
+static void a_pool_may_ask_for_proof(void **state)
+{
+    struct kube_pool p;
+
+    (void)state;
+    assert_int_equal(try_pool("qualify", "true", &p, NULL), 0);
+    assert_true(p.qualify);
+    assert_int_equal(p.n_feature_labels, 0);
+    kube_pool_clear(&p);
+    assert_int_equal(try_pool("qualify", "\"true\"", &p, NULL), -EBADMSG);
 }
 
 static void pools(void **state)
@@ -289,7 +389,10 @@ int main(void)
         cmocka_unit_test(a_new_node_may_lack_much),
         cmocka_unit_test(bad_nodes_are_refused),
         cmocka_unit_test(pods),
+        cmocka_unit_test(an_address_is_in_numbers),
         cmocka_unit_test(pools),
+        cmocka_unit_test(labels_that_become_features),
+        cmocka_unit_test(a_pool_may_ask_for_proof),
         cmocka_unit_test(times),
         cmocka_unit_test(times_are_written),
     };
