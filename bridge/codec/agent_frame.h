@@ -26,7 +26,17 @@
 #define AGENT_FRAME_MAX  (AGENT_HEADER_SIZE + AGENT_BODY_MAX + AGENT_MAC_SIZE)
 #define AGENT_NONCE_SIZE 32
 #define AGENT_KEY_SIZE   32
-#define AGENT_CHECKS_MAX 64
+
+/* Of a report; with these and a line the longest fits into a body. What is longer is cut, but for the
+ * line, which is then refused. */
+#define AGENT_CHECKS_MAX     64
+#define AGENT_CHECK_NAME_MAX 32
+#define AGENT_CHECK_TEXT_MAX 200
+#define AGENT_LINE_TEXT_MAX  256 /* GRES, features */
+
+/* An ACCEPT with another period is no frame of ours. */
+#define AGENT_PERIOD_MIN_MS 50
+#define AGENT_PERIOD_MAX_MS 600000
 
 enum agent_frame_type {
     AGENT_CHALLENGE = 1, /* bridge: nonce */
@@ -132,15 +142,20 @@ struct agent_keys {
 int agent_keys_derive(const uint8_t key[AGENT_KEY_SIZE], struct agent_keys *ret,
                       struct err *err) _must_use_;
 
-/* Appends the frame; `key` (AGENT_KEY_SIZE bytes) is NULL for the three that have no MAC. */
+/*
+ * Appends the frame; `key` (AGENT_KEY_SIZE bytes) is not used for the three that have no MAC. What is
+ * no printable ASCII in a text becomes '?'.
+ */
 int agent_frame_write(const struct agent_frame *f, const uint8_t *key, struct buf *to,
                       struct err *err) _must_use_;
 
 /*
  * Reads the first frame in data. 0: ret_used is 0 when more bytes are needed, else the frame's size.
  * -EBADMSG: no frame of ours, or its MAC is wrong (compared in constant time); -EMSGSIZE: it says to
- * be longer than allowed, seen from the header alone. `key` as above: a frame type that needs a MAC
- * is refused while key is NULL, and one that has none is refused once there is a key.
+ * be longer than allowed, seen from the header alone. A frame type that needs a MAC is refused while
+ * `key` is NULL, and CHALLENGE and GREETING are refused once there is a key. REFUSE comes with and
+ * without: it says no more than that the connection ends, which who can forge it can do anyway.
+ * Counters are for the caller to compare.
  */
 int agent_frame_read(const uint8_t *data, size_t size, const uint8_t *key,
                      struct agent_frame *ret, size_t *ret_used, struct err *err)
