@@ -11,10 +11,16 @@
 #define LINE_MAX_BYTES 8192
 
 static enum log_level max_level = LOG_LEVEL_INFO;
+static const char *program;
 
 void log_set_level(enum log_level level)
 {
     max_level = level;
+}
+
+void log_set_program(const char *name)
+{
+    program = name;
 }
 
 /* A value stands bare when no reader of logfmt could take it apart. */
@@ -67,6 +73,8 @@ void log_emit(enum log_level level, const struct log_field *fields)
     r = buf_printf(&b, "time=%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ level=%s",
                    tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
                    tm.tm_sec, ts.tv_nsec / 1000000, names[level]);
+    if (program && r == 0)
+        r = buf_printf(&b, " program=%s", program);
     for (; fields->key && r == 0; fields++) {
         r = buf_printf(&b, " %s=", fields->key);
         if (r == 0)

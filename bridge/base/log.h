@@ -27,7 +27,9 @@ static inline const char *log_text(const char *s)
 #define LOG_NUM(k, v) {.key = (k), .num = (v)}
 
 void log_set_level(
-    enum log_level level); /* default LOG_LEVEL_INFO; the only global there is */
+    enum log_level level); /* default LOG_LEVEL_INFO; with the name the only globals */
+/* Puts program=NAME into each line, for one that shares its stderr with others. Not copied. */
+void log_set_program(const char *name);
 /* The fields up to one without a key; the macros put the message first. */
 void log_emit(enum log_level level, const struct log_field *fields);
 
