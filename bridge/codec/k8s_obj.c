@@ -257,6 +257,57 @@ int k8s_pool_parse(const cJSON *obj, struct kube_pool *ret, struct err *err)
     return 0;
 }
 
+/* Whether a manager's fields, as the API server writes them down, have spec.renewTime among them. */
+static bool owns_renewal(const cJSON *entry)
+{
+    const cJSON *fields = cJSON_GetObjectItemCaseSensitive(entry, "fieldsV1");
+    const cJSON *spec = cJSON_GetObjectItemCaseSensitive(fields, "f:spec");
+
+    return cJSON_GetObjectItemCaseSensitive(spec, "f:renewTime") != NULL;
+}
+
+static int take_written(const cJSON *obj, int64_t *ret, struct err *err)
+{
+    const cJSON *list = NULL, *m;
+    const char *time = NULL;
+    int64_t at = 0;
+    int r = json_opt_array(obj, "metadata.managedFields", &list, err);
+
+    cJSON_ArrayForEach(m, list)
+    {
+        if (r < 0)
+            break;
+        if (!owns_renewal(m))
+            continue;
+        r = json_opt_str(m, "time", &time, err);
+        if (r == 0 && time)
+            r = k8s_time_parse(time, &at, err);
+        if (r == 0 && time && at > *ret)
+            *ret = at;
+    }
+    return r;
+}
+
+int k8s_lease_parse(const cJSON *obj, struct k8s_renewal *ret, struct err *err)
+{
+    struct k8s_renewal l = {0};
+    const char *name = NULL, *time = NULL;
+    int r = check_kind(obj, "Lease", err);
+
+    if (r == 0)
+        r = json_get_str(obj, "metadata.name", &name, err);
+    if (r == 0)
+        r = json_get_str(obj, "spec.renewTime", &time, err);
+    if (r == 0 && time)
+        r = k8s_time_parse(time, &l.renewed_at, err);
+    if (r == 0)
+        r = take_written(obj, &l.written_at, err);
+    if (r < 0)
+        return err_context(err, r, "lease %s", name ? name : "without a name");
+    *ret = l;
+    return 0;
+}
+
 /* `n` digits and then `behind` (0: anything); moves on past both. */
 static bool digits(const char **p, int n, char behind, int *ret)
 {

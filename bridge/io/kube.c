@@ -112,6 +112,17 @@ static int64_t retry_after_ms(const struct kube_request *r)
     return s > 0 && s < 1000000 ? (int64_t)s * 1000 : 0;
 }
 
+static int64_t date_ms(const struct kube_request *r)
+{
+    struct curl_header *h = NULL;
+    time_t t;
+
+    if (curl_easy_header(r->easy, "Date", 0, CURLH_HEADER, -1, &h) != CURLHE_OK)
+        return 0;
+    t = curl_getdate(h->value, NULL);
+    return t > 0 ? (int64_t)t * 1000 : 0;
+}
+
 /* What the server says of itself: the message of a Status, else nothing. */
 static void status_sentence(const struct kube_request *r, long status, struct err *err)
 {
@@ -145,6 +156,7 @@ static void request_finish(struct kube_request *r, int code)
     result.body = buf_str(&r->body);
     result.body_len = r->body.len;
     result.retry_after_ms = retry_after_ms(r);
+    result.date_ms = code < 0 ? 0 : date_ms(r);
     r->on_done(&result, r->userdata);
 }
 

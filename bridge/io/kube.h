@@ -41,6 +41,7 @@ struct kube_result {
     const char *body; /* NUL-terminated; of a stream only the body of a status >= 300 */
     size_t body_len;
     int64_t retry_after_ms; /* from Retry-After, 0: none */
+    int64_t date_ms;        /* the server's clock, from Date: whole seconds; 0: none */
     const char
         *error; /* sentence when code < 0 or status >= 300 (Status.message if JSON) */
 };

@@ -33,6 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct kube_node node;
     struct kube_pod pod;
     struct kube_pool pool;
+    struct k8s_renewal renewal;
     struct err err;
 
     try_time(text);
@@ -57,5 +58,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         kube_pool_clear(&pool);
     }
+    (void)k8s_lease_parse(obj, &renewal, &err);
     return 0;
 }
