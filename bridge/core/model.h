@@ -194,7 +194,11 @@ struct slurm_node {
                           of EXTRA_FOREIGN the whole text */
     struct ledger ledger;
     int64_t boot_at;
+    uint32_t sockets; /* the record's line; compare struct node_line */
+    uint32_t cores;   /* of a socket */
+    uint32_t threads; /* of a core */
     uint32_t cpus;
+    uint64_t memory_mib;
     uint32_t alloc_cpus;
     uint32_t jobs; /* running or completing there */
     double
