@@ -63,8 +63,8 @@ void refusals_trim(struct refusals *r, const struct world *w);
 struct bridge_counts {
     uint64_t rounds;
     uint64_t rpcs;
-    uint64_t done[VERB_NOTE + 1];
-    uint64_t failed[VERB_NOTE + 1];
+    uint64_t done[VERB_LAST + 1];
+    uint64_t failed[VERB_LAST + 1];
     uint64_t slurm_load_failures;
 };
 

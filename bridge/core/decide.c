@@ -216,7 +216,7 @@ static enum cause cause_of_text(const struct node_facts *f)
 {
     for (size_t i = 0; i < TG_LEN(causes) && text_is_ours(f->slurm->reason); i++) {
         _cleanup_(mem_freep) char *text =
-            text_reason(causes[i].cause, false, f->pool ? f->pool->name : NULL);
+            text_reason(f, causes[i].cause, false);
 
         /* more may stand behind it: that slurmd does not answer, or what slurmctld appended */
         if (causes[i].stands(f) && strncmp(text, f->slurm->reason, strlen(text)) == 0)

@@ -11,6 +11,9 @@
 struct policy {
     int64_t resume_hold_ms; /* Ready must have stood this long before a node is resumed */
     int64_t down_confirm_ms; /* slurmd must have been silent this long before DOWN */
+    /* Nodes have agents: nothing is resumed without its agent's word, and the causes that hang on
+     * agents, pods and Leases count. False: the facts of these are left unread. */
+    bool agents;
 };
 
 #define POLICY_DEFAULT ((struct policy){.resume_hold_ms = 5000, .down_confirm_ms = 5000})
@@ -19,6 +22,28 @@ struct policy {
 struct probe_fact {
     enum tri answers;
     int64_t since; /* when this answer was first heard without another between */
+};
+
+/* The kubelet's Lease in kube-node-lease; looked up for suspects only. */
+struct lease_fact {
+    enum tri renewed; /* NO: not for KUBELET_STALE_MS; UNKNOWN: not looked up, or in vain */
+    int64_t since;    /* when this was first seen without another between */
+};
+#define KUBELET_STALE_MS 20000
+
+/* How far the qualification of a node is, as its reservation and its job in Slurm tell. */
+enum qualify_state {
+    QUALIFY_NONE,     /* no reservation of ours */
+    QUALIFY_RESERVED, /* ours stands over the node: a RESUME lets no other job in */
+    QUALIFY_RUNNING,  /* the same, and its job is queued or runs */
+    QUALIFY_PASSED,   /* the same, and its job has ended well */
+    QUALIFY_FAILED,   /* the same, and its job has not */
+};
+
+struct qualify_fact {
+    enum qualify_state state;
+    const char *instance; /* the agent's that the job was started for; NULL: not known */
+    const char *text;     /* of FAILED: a sentence, what went wrong */
 };
 
 /* All that is known of one node. The pointers are borrowed; NULL: there is no such thing. */
@@ -31,7 +56,10 @@ struct node_facts {
     const struct kube_pool *selected; /* the one that selects the Kubernetes node */
     const struct kube_pool *rival;    /* a second one that does as well: hands off */
     const struct slurm_node *slurm;
+    const struct agent_fact *agent; /* NULL: never heard of since this bridge leads */
     struct probe_fact probe;
+    struct lease_fact kubelet;
+    struct qualify_fact qualify;
     uint32_t slurm_uid;
 };
 
@@ -59,8 +87,21 @@ enum why {
     WHY_SILENT,      /* fine in Kubernetes, but slurmd does not answer yet */
     WHY_INVALID_REG, /* slurmctld refuses the node's registration */
     WHY_RESUMING,
+    WHY_NO_AGENT,   /* fine in Kubernetes, but its agent has not reported */
+    WHY_STARTING,   /* its agent is there; the checks of its start have not all passed */
+    WHY_QUALIFYING, /* it proves itself before it takes jobs */
     WHY_COUNT_,
 };
+
+/*
+ * What the node's agent is to be asked. A level: said in each round for as long as it is wanted; whoever
+ * asks leaves ASK_AGAIN_MS between two.
+ */
+enum ask {
+    ASK_NONE,
+    ASK_RESTART_SLURMD, /* its record is not there. With VERB_DELETE: once that is done */
+};
+#define ASK_AGAIN_MS 20000
 
 struct verdict {
     enum verb verb;
@@ -71,7 +112,14 @@ struct verdict {
     bool blank_reason; /* NOTE: take away the text that an ended drain has left behind */
     bool write_extra;
     struct ledger ledger;  /* as it is to stand afterwards */
-    bool suspect;          /* ask slurmd by TCP */
+    bool suspect;          /* ask slurmd by TCP, and for the kubelet's Lease */
+    enum ask ask;
+    /*
+     * True: the node is to prove itself. A reservation of ours is to be made where there is none, is to
+     * stay where there is one, and its job is to run once the node is free inside it. False: one that
+     * stands over the node is to be deleted, its job to be cancelled.
+     */
+    bool qualify;
     int64_t look_again_at; /* 0: nothing here hangs on time alone */
 };
 

@@ -96,10 +96,31 @@ void agent_fact_clear(struct agent_fact *a)
     *a = (struct agent_fact){0};
 }
 
+/* FNV-1a, its high bits folded in. It stands in ledgers: never another one. */
+uint64_t check_bit(const char *name)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (; *name; name++)
+        h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+    return UINT64_C(1) << ((h ^ (h >> 32)) % 64);
+}
+
+uint64_t agent_checks_mask(const struct agent_fact *a)
+{
+    uint64_t mask = 0;
+
+    for (size_t i = 0; i < a->n_checks; i++)
+        mask |= check_bit(a->checks[i].name);
+    return mask;
+}
+
 static const char *const cause_names[CAUSE_COUNT_] = {
     [CAUSE_NONE] = "none",           [CAUSE_CORDONED] = "cordoned",
     [CAUSE_LEFT_POOL] = "left-pool", [CAUSE_NOT_READY] = "not-ready",
-    [CAUSE_GONE] = "gone",
+    [CAUSE_GONE] = "gone",           [CAUSE_SLURMD] = "slurmd",
+    [CAUSE_STOPPING] = "stopping",   [CAUSE_HEALTH] = "health",
+    [CAUSE_UNPROVED] = "unproved",   [CAUSE_LINE] = "line",
 };
 
 const char *cause_name(enum cause c)
@@ -118,13 +139,18 @@ enum cause cause_from_name(const char *name)
 
 bool ledger_is_empty(const struct ledger *l)
 {
-    return l->episode == CAUSE_NONE && l->overruled == 0;
+    return l->episode == CAUSE_NONE && !l->overruled && !l->overruled_checks &&
+           !l->proved[0] && !l->failed[0] && !l->line;
 }
 
 bool ledger_equal(const struct ledger *a, const struct ledger *b)
 {
     return a->episode == b->episode && a->overruled == b->overruled &&
-           (a->episode == CAUSE_NONE || a->episode_at == b->episode_at);
+           (a->episode == CAUSE_NONE ||
+            (a->episode_at == b->episode_at && a->checks == b->checks)) &&
+           a->overruled_checks == b->overruled_checks &&
+           strcmp(a->proved, b->proved) == 0 && strcmp(a->failed, b->failed) == 0 &&
+           a->line == b->line;
 }
 
 void slurm_node_clear(struct slurm_node *n)
@@ -161,6 +187,10 @@ const char *verb_name(enum verb v)
         return "resume";
     case VERB_NOTE:
         return "note";
+    case VERB_FEATURES:
+        return "features";
+    case VERB_DELETE:
+        return "delete";
     }
     return "unknown";
 }
@@ -170,5 +200,6 @@ void action_clear(struct action *a)
     free(a->names);
     free(a->reason);
     free(a->extra_other);
+    free(a->features);
     *a = (struct action){0};
 }

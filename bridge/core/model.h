@@ -120,12 +120,18 @@ struct agent_fact {
     enum slurmd_state slurmd;
     uint32_t slurmd_restarts;
     uint32_t steps;
-    struct node_line line;     /* cpus 0: not told yet */
+    struct node_line line; /* as slurmd was told: what SLURMD_CONF sets is in it, too. cpus
+                              0: not told yet */
     struct check_fact *checks; /* those that keep the node from jobs */
     size_t n_checks;
     bool reported; /* line and checks have come since the link was made */
 };
 void agent_fact_clear(struct agent_fact *a);
+
+/* The bit of a check's name in the ledger's masks: one of 64. */
+uint64_t check_bit(const char *name);
+/* The bits of all checks that keep the node from jobs. */
+uint64_t agent_checks_mask(const struct agent_fact *a);
 
 /* Why a node is, or would be, kept from Slurm's jobs. The rows of the policy table in decide.c. */
 enum cause {
@@ -134,11 +140,18 @@ enum cause {
     CAUSE_LEFT_POOL,
     CAUSE_NOT_READY,
     CAUSE_GONE,
+    CAUSE_SLURMD,   /* slurmd is silent, and neither Kubernetes nor the node's agent says why */
+    CAUSE_STOPPING, /* the slurmd pod is being stopped */
+    CAUSE_HEALTH,   /* health checks fail */
+    CAUSE_UNPROVED, /* the qualification of this start of the agent has failed */
+    CAUSE_LINE,     /* the node has other resources than its record in Slurm */
     CAUSE_COUNT_,
 };
 
 const char *cause_name(enum cause c); /* "cordoned", ...; as written into the ledger */
 enum cause cause_from_name(const char *name); /* CAUSE_NONE when not known */
+
+#define INSTANCE_SIZE 40 /* of an agent's instance, with its end */
 
 /*
  * What the bridge must remember of a node over its own restart. It lives in the Slurm node's Extra,
@@ -148,7 +161,14 @@ struct ledger {
     enum cause
         episode; /* the cause that we drained the node for and have not ended; or NONE */
     int64_t episode_at; /* when that was */
-    uint32_t overruled; /* bit (1 << cause): a person resumed the node in spite of it */
+    uint32_t overruled; /* bit (1 << cause): a person resumed the node in spite of it; of
+                           CAUSE_HEALTH the checks say it */
+    uint64_t checks;    /* those that the episode HEALTH is for, by check_bit() */
+    uint64_t overruled_checks;  /* a person resumed the node in spite of these */
+    char proved[INSTANCE_SIZE]; /* the agent's instance that passed its qualification; "" */
+    char failed[INSTANCE_SIZE]; /* the one that did not pass */
+    uint32_t line; /* print of the agent's line that the record, although made anew from it, does
+                      not show; 0: none */
 };
 
 bool ledger_is_empty(const struct ledger *l);
@@ -219,7 +239,16 @@ void slurm_snapshot_free(struct slurm_snapshot *s);
 TG_DEFINE_FREEP(struct slurm_snapshot, slurm_snapshot_free);
 
 /* What is asked of slurmctld. */
-enum verb { VERB_NONE, VERB_DRAIN, VERB_DOWN, VERB_RESUME, VERB_NOTE /* Extra only */ };
+enum verb {
+    VERB_NONE,
+    VERB_DRAIN,
+    VERB_DOWN,
+    VERB_RESUME,
+    VERB_NOTE,     /* Extra, and the reason of a free node */
+    VERB_FEATURES, /* a NOTE that sets the features, too: the available and the active ones */
+    VERB_DELETE, /* of the record; slurmd must be started anew afterwards, or it stays away */
+};
+#define VERB_LAST VERB_DELETE
 
 const char *verb_name(enum verb v);
 
@@ -240,6 +269,7 @@ struct action {
     bool write_extra;     /* false: leave Extra alone (EXTRA_FOREIGN) */
     struct ledger ledger; /* as it is to stand; also when it cannot be written */
     char *extra_other;    /* kept beside the ledger */
+    char *features;       /* of FEATURES: all of them, comma separated */
 };
 
 void action_clear(struct action *a);

@@ -4,13 +4,15 @@
 #include "core/text.h"
 
 /* What must go goes first; what is given back comes last. */
-static const enum verb order[] = {VERB_DOWN, VERB_DRAIN, VERB_NOTE, VERB_RESUME};
+static const enum verb order[] = {VERB_DOWN,   VERB_DRAIN, VERB_NOTE, VERB_FEATURES,
+                                  VERB_DELETE, VERB_RESUME};
 
 static bool same_change(const struct action *a, const struct action *b)
 {
     return a->verb == b->verb && a->write_extra == b->write_extra &&
            mem_same_str(a->reason, b->reason) &&
            mem_same_str(a->extra_other, b->extra_other) &&
+           mem_same_str(a->features, b->features) &&
            (!a->write_extra || ledger_equal(&a->ledger, &b->ledger));
 }
 
@@ -51,8 +53,7 @@ void plan_make(const struct node_facts *facts, const struct verdict *verdicts, s
             if (v->verb != order[o])
                 continue;
             if (v->verb == VERB_DRAIN || v->verb == VERB_DOWN)
-                one.reason = text_reason(v->cause, v->down,
-                                         facts[i].pool ? facts[i].pool->name : NULL);
+                one.reason = text_reason(&facts[i], v->cause, v->down);
             else if (v->blank_reason)
                 one.reason = mem_strdup(REASON_BLANK);
             one.ledger = v->ledger;

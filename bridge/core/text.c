@@ -6,9 +6,7 @@
 
 bool text_is_ours(const char *reason)
 {
-    /* The grammar's other classes (health, update, fail) are a newer bridge's: what ends those drains
-     * this one does not know, so it leaves them alone as it does a person's. */
-    static const char *const classes[] = {"k8s: "};
+    static const char *const classes[] = {"k8s: ", "health: ", "update: ", "fail: "};
 
     if (!reason || strncmp(reason, TEXT_PREFIX, strlen(TEXT_PREFIX)) != 0)
         return false;
@@ -20,18 +18,87 @@ bool text_is_ours(const char *reason)
     return false;
 }
 
-/* What Kubernetes says of the node; fits behind "because the". */
-static char *cause_text(enum cause c, const char *pool)
+static const char *class_of(enum cause c)
+{
+    switch (c) {
+    case CAUSE_SLURMD:
+        return "fail";
+    case CAUSE_STOPPING:
+    case CAUSE_LINE:
+        return "update";
+    case CAUSE_HEALTH:
+    case CAUSE_UNPROVED:
+        return "health";
+    case CAUSE_CORDONED:
+    case CAUSE_LEFT_POOL:
+    case CAUSE_NOT_READY:
+    case CAUSE_GONE:
+    case CAUSE_NONE:
+    case CAUSE_COUNT_:
+        break;
+    }
+    return "k8s";
+}
+
+/* The sentence of the first check that keeps the node from jobs and that nobody has overruled. */
+static const char *check_text(const struct node_facts *f)
+{
+    uint64_t except = f->slurm ? f->slurm->ledger.overruled_checks : 0;
+
+    for (size_t i = 0; f->agent && i < f->agent->n_checks; i++) {
+        const struct check_fact *c = &f->agent->checks[i];
+
+        if (!(check_bit(c->name) & except) && c->text && *c->text)
+            return c->text;
+    }
+    return "a health check of the node fails";
+}
+
+static char *unproved_text(const struct node_facts *f)
+{
+    return mem_printf("PMIx probe failed: %s",
+                      f->qualify.state == QUALIFY_FAILED && f->qualify.text
+                          ? f->qualify.text
+                          : "the node has not proved itself since its last start");
+}
+
+static char *line_text(const struct node_facts *f)
+{
+    const struct node_line *l = f->agent ? &f->agent->line : NULL;
+
+    if (!l || !l->cpus || !f->slurm)
+        return mem_strdup("the node has other resources than its record in Slurm");
+    return mem_printf("the node has %u cpus (%ux%ux%u) and %llu MiB, its record %u "
+                      "(%ux%ux%u) and %llu MiB",
+                      l->cpus, l->sockets, l->cores, l->threads,
+                      (unsigned long long)l->memory_mib, f->slurm->cpus,
+                      f->slurm->sockets, f->slurm->cores, f->slurm->threads,
+                      (unsigned long long)f->slurm->memory_mib);
+}
+
+/* What is wrong, as it stands in the reason. */
+static char *cause_text(const struct node_facts *f, enum cause c)
 {
     switch (c) {
     case CAUSE_CORDONED:
         return mem_strdup("node is cordoned in Kubernetes");
     case CAUSE_LEFT_POOL:
-        return mem_printf("node left pool %s in Kubernetes", pool ? pool : "(unknown)");
+        return mem_printf("node left pool %s in Kubernetes",
+                          f->pool ? f->pool->name : "(unknown)");
     case CAUSE_NOT_READY:
         return mem_strdup("node is NotReady in Kubernetes");
     case CAUSE_GONE:
         return mem_strdup("node is gone from Kubernetes");
+    case CAUSE_SLURMD:
+        return mem_strdup("slurmd does not answer");
+    case CAUSE_STOPPING:
+        return mem_strdup("the slurmd pod is being stopped");
+    case CAUSE_HEALTH:
+        return mem_strdup(check_text(f));
+    case CAUSE_UNPROVED:
+        return unproved_text(f);
+    case CAUSE_LINE:
+        return line_text(f);
     case CAUSE_NONE:
     case CAUSE_COUNT_:
         break;
@@ -39,12 +106,77 @@ static char *cause_text(enum cause c, const char *pool)
     return mem_strdup("nothing is wrong with the node");
 }
 
-char *text_reason(enum cause c, bool down, const char *pool)
+/* What DOWN has behind it. */
+static const char *down_text(const struct node_facts *f, enum cause c)
 {
-    _cleanup_(mem_freep) char *what = cause_text(c, pool);
+    switch (c) {
+    case CAUSE_SLURMD:
+        return ", and its pod is not ready either";
+    case CAUSE_STOPPING:
+        return f->agent && f->agent->linked == TRI_YES
+                   ? ", and the time for its jobs is up"
+                   : " and slurmd does not answer";
+    case CAUSE_CORDONED:
+    case CAUSE_LEFT_POOL:
+    case CAUSE_NOT_READY:
+    case CAUSE_GONE:
+    case CAUSE_HEALTH:
+    case CAUSE_UNPROVED:
+    case CAUSE_LINE:
+    case CAUSE_NONE:
+    case CAUSE_COUNT_:
+        break;
+    }
+    return " and slurmd does not answer";
+}
 
-    return mem_printf(TEXT_PREFIX "k8s: %s%s", what,
-                      down ? " and slurmd does not answer" : "");
+/* Other bytes than printable ASCII become '?', white space a blank; no longer than TEXT_REASON_MAX. */
+static void make_clean(char *text)
+{
+    size_t n = strnlen(text, TEXT_REASON_MAX + 1);
+
+    if (n > TEXT_REASON_MAX) {
+        n = TEXT_REASON_MAX - strlen("...");
+        while (n > TEXT_REASON_MAX / 2 && text[n] != ' ')
+            n--;
+        while (n && text[n - 1] == ' ')
+            n--;
+        memcpy(text + n, "...", sizeof("..."));
+    }
+    for (char *p = text; *p; p++) {
+        if (*p == '\t' || *p == '\n' || *p == '\r')
+            *p = ' ';
+        else if (*p < ' ' || *p > '~')
+            *p = '?';
+    }
+    for (n = strlen(text); n && text[n - 1] == ' '; n--)
+        text[n - 1] = '\0';
+}
+
+char *text_reason(const struct node_facts *f, enum cause c, bool down)
+{
+    _cleanup_(mem_freep) char *what = cause_text(f, c);
+    char *text = mem_printf(TEXT_PREFIX "%s: %s%s", class_of(c), what,
+                            down ? down_text(f, c) : "");
+
+    make_clean(text);
+    return text;
+}
+
+/* The same for a sentence; fits behind "because ". */
+static char *because(const struct node_facts *f, enum cause c)
+{
+    _cleanup_(mem_freep) char *what = cause_text(f, c);
+    bool ours = c != CAUSE_HEALTH && c != CAUSE_UNPROVED;
+    size_t n;
+
+    make_clean(what);
+    n = strlen(what);
+    if (n && what[n - 1] == '.')
+        what[n - 1] = '\0'; /* of a check's sentence */
+    if (ours)
+        return mem_printf("%s%s", strncmp(what, "node ", 5) == 0 ? "the " : "", what);
+    return mem_printf("it is not healthy: %s", what);
 }
 
 static const char *slurm_state(const struct node_facts *f)
@@ -61,9 +193,13 @@ static char *why_cause(const struct node_facts *f, const struct verdict *v,
                        const char *what)
 {
     if (v->verb == VERB_DRAIN || v->verb == VERB_DOWN)
-        return mem_printf("Tidegate is about to %s, because the %s.",
+        return mem_printf("Tidegate is about to %s, because %s.",
                           v->verb == VERB_DOWN ? "set it down" : "drain it", what);
-    return mem_printf("Tidegate holds it in %s, because the %s.", slurm_state(f), what);
+    if (v->verb == VERB_DELETE)
+        return mem_printf("Tidegate is about to delete its record in Slurm, so that slurmd "
+                          "registers anew, because %s.",
+                          what);
+    return mem_printf("Tidegate holds it in %s, because %s.", slurm_state(f), what);
 }
 
 static char *why_person(const struct node_facts *f, const struct verdict *v,
@@ -76,14 +212,26 @@ static char *why_person(const struct node_facts *f, const struct verdict *v,
             slurm_state(f), slurm_reason(f));
     return mem_printf(
         "A person holds it in %s with the reason \"%s\"; Tidegate leaves that "
-        "as it is. It would drain the node by itself, because the %s.",
+        "as it is. It would drain the node by itself, because %s.",
         slurm_state(f), slurm_reason(f), what);
+}
+
+static char *why_no_agent(const struct node_facts *f)
+{
+    const struct agent_fact *a = f->agent;
+
+    if (a && a->linked == TRI_YES && a->reported)
+        return mem_strdup("The agent that reports from it is of another pod than the one "
+                          "Kubernetes shows there.");
+    return mem_printf("It is fine in Kubernetes, but the agent in its slurmd pod (%s) has not "
+                      "reported to this bridge%s.",
+                      f->pod ? f->pod->name ? f->pod->name : "unnamed" : "there is none",
+                      a && a->linked == TRI_NO ? ": the link was lost" : "");
 }
 
 char *text_why(const struct node_facts *f, const struct verdict *v)
 {
-    const char *pool = f->pool ? f->pool->name : NULL;
-    _cleanup_(mem_freep) char *what = cause_text(v->cause, pool);
+    _cleanup_(mem_freep) char *what = because(f, v->cause);
 
     switch (v->why) {
     case WHY_HEALTHY:
@@ -93,7 +241,7 @@ char *text_why(const struct node_facts *f, const struct verdict *v)
         return mem_printf(
             "Pool %s selects it, but no slurmd of that name has registered with "
             "slurmctld%s.",
-            pool ? pool : "(none)",
+            f->pool ? f->pool->name : "(none)",
             f->pod ? f->pod->ready ? "; its slurmd pod is ready"
                                    : "; its slurmd pod is not ready"
                    : "; it has no slurmd pod");
@@ -111,7 +259,7 @@ char *text_why(const struct node_facts *f, const struct verdict *v)
     case WHY_OVERRULED:
         return mem_printf(
             "A person resumed it in spite of Tidegate's drain, so it stays in "
-            "service although the %s.",
+            "service although %s.",
             what);
     case WHY_NOT_READY_YET:
         return mem_printf(
@@ -130,6 +278,14 @@ char *text_why(const struct node_facts *f, const struct verdict *v)
             "less than its record in Slurm says, and cannot be resumed.");
     case WHY_RESUMING:
         return mem_strdup("It is fine again; Tidegate is about to resume it.");
+    case WHY_NO_AGENT:
+        return why_no_agent(f);
+    case WHY_STARTING:
+        return mem_strdup("Its agent is there, but the checks of its start have not all "
+                          "passed yet.");
+    case WHY_QUALIFYING:
+        return mem_strdup("It proves itself by a PMIx job in a reservation of its own, "
+                          "before it takes other jobs.");
     case WHY_COUNT_:
         break;
     }
@@ -150,6 +306,19 @@ static const char *cause_ends(enum cause c)
     case CAUSE_GONE:
         return "The node joining Kubernetes again, or its record deleted in Slurm, ends "
                "it.";
+    case CAUSE_SLURMD:
+        return "slurmd answering, with its agent's word that all is well, ends it; see the "
+               "log of its slurmd pod.";
+    case CAUSE_STOPPING:
+        return "The new pod's agent reporting, with slurmd running, ends it.";
+    case CAUSE_HEALTH:
+        return "Its checks passing again end it, each by its own condition; `scontrol update "
+               "state=resume` overrules those that fail now.";
+    case CAUSE_UNPROVED:
+        return "A new start of its slurmd pod ends it, after which it proves itself again; "
+               "`scontrol update state=resume` takes it as it is.";
+    case CAUSE_LINE:
+        return "Its last job ending: then its record is deleted, and slurmd registers anew.";
     case CAUSE_NONE:
     case CAUSE_COUNT_:
         break;
@@ -181,6 +350,13 @@ char *text_ends(const struct node_facts *f, const struct verdict *v)
         return mem_strdup("Its slurmd pod registering ends it; see the pod's log.");
     case WHY_TWO_POOLS:
         return mem_strdup("Selectors that do not overlap end it.");
+    case WHY_NO_AGENT:
+        return mem_strdup("Its agent reporting ends it; see the log of its slurmd pod.");
+    case WHY_STARTING:
+        return mem_strdup("Tidegate resumes it when they have.");
+    case WHY_QUALIFYING:
+        return mem_strdup("The job's end decides: resumed for all when it has passed, else "
+                          "drained with what went wrong.");
     case WHY_HEALTHY:
     case WHY_NOT_OURS:
     case WHY_RESUMING:
@@ -199,6 +375,10 @@ const char *text_event_reason(enum verb v)
         return "SlurmDown";
     case VERB_RESUME:
         return "SlurmResumed";
+    case VERB_FEATURES:
+        return "SlurmFeatures";
+    case VERB_DELETE:
+        return "SlurmRecordDeleted";
     case VERB_NOTE:
     case VERB_NONE:
         break;
@@ -208,22 +388,29 @@ const char *text_event_reason(enum verb v)
 
 const char *text_event_type(enum verb v, enum cause c)
 {
-    bool planned = v == VERB_DRAIN && (c == CAUSE_CORDONED || c == CAUSE_LEFT_POOL);
+    bool planned = c == CAUSE_CORDONED || c == CAUSE_LEFT_POOL || c == CAUSE_STOPPING ||
+                   c == CAUSE_LINE;
+    bool harm = v == VERB_DOWN || (v == VERB_DRAIN && !planned);
 
-    return v == VERB_RESUME || planned ? "Normal" : "Warning";
+    return harm ? "Warning" : "Normal";
 }
 
-char *text_event_message(enum verb v, const char *reason)
+char *text_event_message(enum verb v, const char *detail)
 {
     switch (v) {
     case VERB_DRAIN:
         return mem_printf("Drained in Slurm: %s. Running jobs go on.",
-                          reason ? reason : "");
+                          detail ? detail : "");
     case VERB_DOWN:
         return mem_printf("Set down in Slurm, its jobs are requeued: %s.",
-                          reason ? reason : "");
+                          detail ? detail : "");
     case VERB_RESUME:
         return mem_strdup("Resumed in Slurm: it takes jobs again.");
+    case VERB_FEATURES:
+        return mem_printf("Its features in Slurm are now %s.", detail ? detail : "none");
+    case VERB_DELETE:
+        return mem_strdup("Its record in Slurm was deleted, so that slurmd registers anew "
+                          "with what the node has now.");
     case VERB_NOTE:
     case VERB_NONE:
         break;

@@ -7,11 +7,18 @@
 
 #define TEXT_PREFIX "tidegate/"
 
+/* What slurmd registers a node of a new record with, and State=DRAIN: ours, so that decide() lets it go
+ * once its checks have passed. */
+#define TEXT_NEW_NODE                                                                    \
+    TEXT_PREFIX "health: new node, the checks of its start have not passed yet"
+#define TEXT_REASON_MAX 200 /* bytes of a reason; a longer one is cut at a word */
+
 /* True when a reason is of this bridge's making: tidegate/<class>: <text>, with a class it knows. */
 bool text_is_ours(const char *reason);
 
-/* The Slurm reason for a cause. `down`: for DOWN. The caller frees. */
-char *text_reason(enum cause c, bool down, const char *pool);
+/* The Slurm reason for a cause. `down`: for DOWN. Printable ASCII, also where an agent's own words are in
+ * it. The caller frees. */
+char *text_reason(const struct node_facts *f, enum cause c, bool down);
 
 /* One sentence for a person: why the node stands as it does. The caller frees. */
 char *text_why(const struct node_facts *f, const struct verdict *v);
@@ -23,6 +30,7 @@ char *text_ends(const struct node_facts *f, const struct verdict *v);
 const char *text_event_reason(enum verb v);
 /* "Warning" for what somebody should look at, "Normal" for planned work and for good news. */
 const char *text_event_type(enum verb v, enum cause c);
-char *text_event_message(enum verb v, const char *reason);
+/* `detail`: the reason that was set; of FEATURES the features. */
+char *text_event_message(enum verb v, const char *detail);
 
 #endif

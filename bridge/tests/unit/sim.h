@@ -32,12 +32,18 @@ struct sim {
     uint32_t reason_uid;
     int64_t reason_at;
     char *extra;
+    char *features; /* NULL: "hpc" */
+    uint32_t jobs;
+    bool deleted; /* the record is gone */
+    uint32_t cpus, sockets, cores, threads; /* of the record */
+    uint64_t memory_mib;
 };
 
 static inline void sim_clear(struct sim *s)
 {
     free(s->reason);
     free(s->extra);
+    free(s->features);
     *s = (struct sim){0};
 }
 
@@ -84,6 +90,14 @@ static inline int sim_apply(struct sim *s, const struct action *a, int64_t now)
     switch (a->verb) {
     case VERB_NONE:
     case VERB_NOTE:
+        return 0;
+    case VERB_FEATURES:
+        mem_set(&s->features, a->features);
+        return a->features ? 0 : -EINVAL;
+    case VERB_DELETE:
+        if (s->jobs)
+            return -EBUSY;
+        s->deleted = true; /* and all that stood in it */
         return 0;
     case VERB_DRAIN:
         s->drain = true;
@@ -189,7 +203,13 @@ static inline void sim_look(const struct sim *s, const char *name, struct slurm_
         .dynamic = true,
         .state = sim_state(s),
         .reason = sim_reason(s),
-        .features = mem_strdup("hpc"),
+        .features = mem_strdup(s->features ? s->features : "hpc"),
+        .jobs = s->jobs,
+        .cpus = s->cpus,
+        .sockets = s->sockets,
+        .cores = s->cores,
+        .threads = s->threads,
+        .memory_mib = s->memory_mib,
     };
     if (ret->reason) {
         ret->reason_uid = s->reason_uid;
