@@ -325,6 +325,7 @@ uint64_t ctld_fingerprint(const node_info_t *node)
     h = hash(h, &node->reason_uid, sizeof(node->reason_uid));
     h = hash(h, &node->reason_time, sizeof(node->reason_time));
     h = hash_str(h, node->reason);
+    h = hash_str(h, node->features);
     return hash_str(h, node->extra);
 }
 

@@ -76,9 +76,18 @@ static uint32_t state_for(enum verb v)
         return NODE_RESUME;
     case VERB_NONE:
     case VERB_NOTE:
+    case VERB_FEATURES:
+    case VERB_DELETE:
         break;
     }
     return NO_VAL;
+}
+
+/* Whether an action of this verb has something for slurmctld to do. */
+static bool asks_for_something(const struct change *c)
+{
+    return state_for(c->action->verb) != NO_VAL || c->action->verb == VERB_DELETE ||
+           c->action->features || c->reason || c->extra;
 }
 
 /* Slurm does not change state, reason and Extra together or not at all: a state that it
@@ -99,8 +108,11 @@ static int ask_slurm(const struct change *c, const size_t *which, size_t n,
     msg.node_state = state_for(c->action->verb);
     msg.reason = (char *)c->reason;
     msg.extra = c->extra;
+    /* the active ones, too: alone the others only grow (2031) */
+    msg.features = msg.features_act = c->action->features;
     c->batch->rpcs++;
-    if (slurm_update_node(&msg) == SLURM_SUCCESS)
+    if (c->action->verb == VERB_DELETE ? slurm_delete_node(&msg) == SLURM_SUCCESS
+                                       : slurm_update_node(&msg) == SLURM_SUCCESS)
         return 0;
     *ret_errno = errno;
     what = mem_printf("cannot %s %s", verb_name(c->action->verb), names);
@@ -112,13 +124,14 @@ static bool same_text(const char *want, const char *is)
     return !want || strcmp(want, is ? is : "") == 0;
 }
 
-/* Whether the node stands as the action wants it to. */
-static bool is_done(const struct change *c, const node_info_t *node)
+static bool stands_as_wanted(const struct change *c, const node_info_t *node)
 {
     bool down = (node->node_state & NODE_STATE_BASE) == NODE_STATE_DOWN;
     bool kept = node->node_state & (NODE_STATE_DRAIN | NODE_STATE_FAIL);
 
-    if (!same_text(c->reason, node->reason) || !same_text(c->extra, node->extra))
+    if (!same_text(c->reason, node->reason) || !same_text(c->extra, node->extra) ||
+        !same_text(c->action->features, node->features) ||
+        !same_text(c->action->features, node->features_act))
         return false;
     switch (c->action->verb) {
     case VERB_DRAIN:
@@ -127,11 +140,20 @@ static bool is_done(const struct change *c, const node_info_t *node)
         return down;
     case VERB_RESUME:
         return !down && !kept;
+    case VERB_DELETE:
+        return false; /* it is still there */
     case VERB_NONE:
     case VERB_NOTE:
+    case VERB_FEATURES:
         break;
     }
     return true;
+}
+
+/* Whether nothing is left to do; NULL: there is no such node. */
+static bool is_done(const struct change *c, const node_info_t *node)
+{
+    return node ? stands_as_wanted(c, node) : c->action->verb == VERB_DELETE;
 }
 
 /*
@@ -150,7 +172,7 @@ static int take_out_done(const struct change *c, size_t *which, size_t *n,
     for (size_t i = 0; i < *n; i++) {
         const node_info_t *node = ctld_source_find(c->source, c->action->names[which[i]]);
 
-        if (node && is_done(c, node))
+        if (is_done(c, node))
             settle(c, which[i], 0, NULL);
         else
             which[left++] = which[i];
@@ -253,6 +275,8 @@ static size_t choose(const struct change *c, const struct ctld_target *targets,
 
         if (strcasecmp(t->name, "all") == 0) {
             settle(c, i, -EINVAL, "Slurm takes a node name 'all' for all nodes");
+        } else if (!t->there && c->action->verb == VERB_DELETE) {
+            settle(c, i, 0, NULL);
         } else if (!t->there || !t->known) {
             (void)err_set(&err, 0, "slurmctld knows no node %s", t->name);
             settle(c, i, -ENOENT, err.text);
@@ -279,7 +303,7 @@ static void do_action(struct change *c, const struct ctld_target *targets)
     if (a->write_extra)
         extra = ledger_render(&a->ledger, a->extra_other);
     c->extra = extra;
-    if (state_for(a->verb) == NO_VAL && !c->reason && !c->extra)
+    if (!asks_for_something(c))
         settle_all(c, which, n, 0, NULL);
     else
         change_nodes(c, which, n);

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,7 +89,11 @@ static void test_values(void **state)
         .node_state = NODE_STATE_MIXED | NODE_STATE_DRAIN | NODE_STATE_COMPLETING |
                       NODE_STATE_DYNAMIC_NORM | NODE_STATE_INVALID_REG,
         .features = "hpc,big",
+        .sockets = 2,
+        .cores = 2,
+        .threads = 2,
         .cpus = 8,
+        .real_memory = 64000,
         .boot_time = 1733050000,
         .extra =
             "{\"tidegate\":{\"v\":1,\"episode\":\"cordoned\",\"at\":7},\"who\":\"me\"}",
@@ -108,6 +113,8 @@ static void test_values(void **state)
     assert_true(n->invalid_reg && !n->fail && !n->not_responding && !n->rebooting);
     assert_string_equal(n->features, "hpc,big");
     assert_int_equal(n->cpus, 8);
+    assert_true(n->sockets == 2 && n->cores == 2 && n->threads == 2);
+    assert_int_equal(n->memory_mib, 64000);
     assert_int_equal(n->jobs, 2);
     assert_true(n->job_share > 1.49 && n->job_share < 1.51);
     assert_int_equal(n->boot_at, 1733050000000);
@@ -165,6 +172,9 @@ static void test_fingerprint(void **state)
     after = before;
     after.extra = NULL;
     assert_true(ctld_fingerprint(&after) != print);
+    after = before;
+    after.features = "hpc";
+    assert_true(ctld_fingerprint(&after) != print);
 }
 
 /* What slurmctld has of the only node; in place of libslurm's function. */
@@ -177,7 +187,37 @@ int slurm_load_node_single(node_info_msg_t **resp, char *name, uint16_t flags)
     *resp = calloc(1, sizeof(**resp));
     assert_non_null(*resp);
     (*resp)->node_array = &there;
-    (*resp)->record_count = 1;
+    (*resp)->record_count = there.name ? 1 : 0;
+    return SLURM_SUCCESS;
+}
+
+/* What it was asked for last, likewise. */
+static struct {
+    bool update, delete;
+    char features[32], features_act[32];
+    char reason[32];
+    uint32_t state;
+} asked;
+
+static void copy(char *to, const char *from)
+{
+    snprintf(to, 32, "%s", from ? from : "(none)");
+}
+
+int slurm_update_node(update_node_msg_t *msg)
+{
+    asked.update = true;
+    asked.state = msg->node_state;
+    copy(asked.features, msg->features);
+    copy(asked.features_act, msg->features_act);
+    copy(asked.reason, msg->reason);
+    return SLURM_SUCCESS;
+}
+
+int slurm_delete_node(update_node_msg_t *msg)
+{
+    assert_string_equal(msg->node_names, "w1");
+    asked.delete = true;
     return SLURM_SUCCESS;
 }
 
@@ -213,6 +253,61 @@ static void test_changed_meanwhile(void **state)
     free((char *)outcome.error);
 }
 
+/* Runs the action on w1, which has been as it is in `there` since it was decided on. */
+static int run_action(struct action *action)
+{
+    const char *name = "w1";
+    struct ctld_target target = {.name = (char *)"w1", .known = true}, *targets = &target;
+    struct ctld_outcome outcome = {.name = "w1"};
+    struct ctld_source source = {0};
+    struct ctld_batch b = {.actions = action,
+                           .targets = &targets,
+                           .n = 1,
+                           .valid_until_ms = INT64_MAX,
+                           .outcomes = &outcome,
+                           .n_outcomes = 1};
+
+    memset(&asked, 0, sizeof(asked));
+    action->names = &name;
+    action->n = 1;
+    target.fingerprint = ctld_fingerprint(&there);
+    ctld_batch_run(&b, &source);
+    free((char *)outcome.error);
+    return outcome.code;
+}
+
+/* slurmctld lets the active features only grow when the available ones alone are set. */
+static void test_features(void **state)
+{
+    struct action action = {.verb = VERB_FEATURES, .features = (char *)"hpc,zone=a"};
+
+    (void)state;
+    there = (node_info_t){.name = (char *)"w1", .features = (char *)"hpc,zone=b"};
+    assert_int_equal(run_action(&action), 0);
+    assert_true(asked.update && !asked.delete);
+    assert_string_equal(asked.features, "hpc,zone=a");
+    assert_string_equal(asked.features_act, "hpc,zone=a");
+    assert_string_equal(asked.reason, "(none)");
+    assert_true(asked.state == NO_VAL);
+    action = (struct action){.verb = VERB_DRAIN, .reason = (char *)"x"};
+    assert_int_equal(run_action(&action), 0);
+    assert_string_equal(asked.features, "(none)");
+}
+
+static void test_delete(void **state)
+{
+    struct action action = {.verb = VERB_DELETE};
+
+    (void)state;
+    there = (node_info_t){.name = (char *)"w1",
+                          .node_state = NODE_STATE_IDLE | NODE_STATE_DRAIN};
+    assert_int_equal(run_action(&action), 0);
+    assert_true(asked.delete && !asked.update);
+    there = (node_info_t){0}; /* gone already: so it was wanted */
+    assert_int_equal(run_action(&action), 0);
+    assert_true(!asked.delete && !asked.update);
+}
+
 static void test_errors(void **state)
 {
     struct err err;
@@ -234,6 +329,8 @@ int main(void)
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_fingerprint),
         cmocka_unit_test(test_changed_meanwhile),
+        cmocka_unit_test(test_features),
+        cmocka_unit_test(test_delete),
         cmocka_unit_test(test_errors),
     };
 
