@@ -9,7 +9,6 @@
 #include "codec/k8s_obj.h"
 #include "io/timer.h"
 
-#define STALE_MS_DEFAULT   20000
 #define PERIOD_MS_DEFAULT  2000
 #define TIMEOUT_MS_DEFAULT 3000
 #define MAX_AT_ONCE        16
@@ -23,6 +22,7 @@ struct suspect {
     bool kept;                    /* used in leases_set_suspects() only */
     /* what was learnt */
     enum tri renews;
+    int64_t since;      /* when that was first seen without another between */
     int64_t heard_at;   /* of the last look that went well; 0: none */
     int64_t renewed_at; /* the Lease's own renewTime */
     int64_t same_since; /* the first look that found this renewTime */
@@ -122,14 +122,17 @@ static void on_answer(const struct kube_result *result, void *userdata)
 {
     struct suspect *s = userdata;
     struct leases *l = s->owner;
-    enum tri before = s->renews;
+    enum tri renews;
 
     s->request = NULL;
     /* where all places were taken another one may wait for this */
     wake_by(l, l->under_way-- == MAX_AT_ONCE ? clock_mono_ms() : s->due);
-    s->renews = learn(s, result);
-    if (s->renews != before)
-        l->config.on_change(l->config.userdata); /* may replace the suspects */
+    renews = learn(s, result);
+    if (renews == s->renews)
+        return;
+    s->renews = renews;
+    s->since = clock_mono_ms();
+    l->config.on_change(l->config.userdata); /* may replace the suspects */
 }
 
 static void ask(struct leases *l, struct suspect *s)
@@ -207,13 +210,15 @@ void leases_set_suspects(struct leases *l, const char *const *names, size_t n)
         wake_by(l, clock_mono_ms());
 }
 
-enum tri leases_get(const struct leases *l, const char *name)
+struct lease_fact leases_get(const struct leases *l, const char *name)
 {
     const struct suspect *s = find(l, name);
+    int64_t now = clock_mono_ms();
 
-    if (!s || clock_mono_ms() - s->heard_at > old_ms(l))
-        return TRI_UNKNOWN;
-    return s->renews;
+    if (!s || s->renews == TRI_UNKNOWN || now - s->heard_at > old_ms(l))
+        return (struct lease_fact){.renewed = TRI_UNKNOWN};
+    return (struct lease_fact){.renewed = s->renews,
+                               .since = clock_wall_ms() - (now - s->since)};
 }
 
 int leases_new(struct kube *k, sd_event *event, const struct leases_config *config,
@@ -225,7 +230,7 @@ int leases_new(struct kube *k, sd_event *event, const struct leases_config *conf
     l->kube = k;
     l->config = *config;
     if (!config->stale_ms)
-        l->config.stale_ms = STALE_MS_DEFAULT;
+        l->config.stale_ms = KUBELET_STALE_MS;
     if (!config->period_ms)
         l->config.period_ms = PERIOD_MS_DEFAULT;
     if (!config->timeout_ms)

@@ -11,11 +11,11 @@
 #ifndef TG_IO_LEASES_H
 #define TG_IO_LEASES_H
 
-#include "core/model.h"
+#include "core/decide.h"
 #include "io/kube.h"
 
 struct leases_config {
-    int64_t stale_ms;                  /* 0: 20000 */
+    int64_t stale_ms;                  /* 0: KUBELET_STALE_MS */
     int64_t period_ms;                 /* between two looks at one Lease; 0: 2000 */
     int64_t timeout_ms;                /* of one look; 0: 3000 */
     void (*on_change)(void *userdata); /* of an answer of leases_get() */
@@ -32,6 +32,6 @@ TG_DEFINE_FREEP(struct leases, leases_free);
 /* The suspects from now on; what was learnt of those that stay is kept. Names are copied. */
 void leases_set_suspects(struct leases *l, const char *const *names, size_t n);
 /* TRI_UNKNOWN for who is no suspect. */
-enum tri leases_get(const struct leases *l, const char *name);
+struct lease_fact leases_get(const struct leases *l, const char *name);
 
 #endif
