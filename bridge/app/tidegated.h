@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Parts of tidegated: options, what Kubernetes shows, the bridge (rounds), its HTTP answers, pool status. */
+/* Parts of tidegated: options, what Kubernetes shows, the agents, the bridge (rounds), its HTTP answers, pool
+ * status. */
 #ifndef TG_APP_TIDEGATED_H
 #define TG_APP_TIDEGATED_H
 
@@ -7,12 +8,14 @@
 
 #include "core/plan.h"
 #include "core/world.h"
+#include "io/agents.h"
 #include "io/cache.h"
 #include "io/ctld.h"
 #include "io/events.h"
 #include "io/httpd.h"
 #include "io/kube.h"
 #include "io/lease.h"
+#include "io/leases.h"
 #include "io/probe.h"
 
 struct options {
@@ -26,6 +29,8 @@ struct options {
     char *kube_token;
     char *kube_cert;
     char *kube_key;
+    char *agents_listen; /* "none": nodes have no agents */
+    int64_t agents_period_ms;
     char *apply; /* NULL: run the bridge */
     struct policy policy;
 };
@@ -44,6 +49,8 @@ TG_DEFINE_FREEP(struct watch, watch_free);
 bool watch_fresh(const struct watch *w);  /* all three, and there is a Node */
 bool watch_synced(const struct watch *w); /* all three were fresh at least once */
 const struct kube_node *watch_node(const struct watch *w, const char *name);
+/* The slurmd pod with this address; NULL: none. */
+const struct kube_pod *watch_pod_at(const struct watch *w, const char *addr);
 /* struct kube_pool; as cache_values() */
 const void **watch_pools(const struct watch *w, size_t *ret_n);
 void watch_join(const struct watch *w, const struct slurm_snapshot *slurm,
@@ -58,6 +65,24 @@ void refusals_forget(struct refusals *r, const char *name);
 bool refusals_hold(const struct refusals *r, const char *name, int64_t mono_ms);
 /* Of nodes that are no more nothing is kept. */
 void refusals_trim(struct refusals *r, const struct world *w);
+
+/* The nodes' agents: their links, what each has said, what each is asked. */
+struct roster;
+int roster_new(sd_event *event, const struct options *o, const struct watch *w,
+               void (*on_change)(void *userdata), void *userdata, struct roster **ret,
+               struct err *err) _must_use_;
+void roster_free(struct roster *r);
+TG_DEFINE_FREEP(struct roster, roster_free);
+bool roster_is_on(const struct roster *r); /* false: --agents-listen none */
+/* A bridge that does not lead hears no agent. */
+void roster_set_leader(struct roster *r, bool leader);
+/* What each row's agent has said; good until the loop runs again. */
+void roster_fill(const struct roster *r, struct world *w);
+/* Asks what the verdicts want asked, each node once in ASK_AGAIN_MS. */
+void roster_ask(struct roster *r, const struct world *w, const struct verdict *verdicts);
+/* Of nodes that are no more nothing is kept. */
+void roster_trim(struct roster *r, const struct world *w);
+struct agents_counts roster_counts(const struct roster *r);
 
 /* Counters for /metrics. */
 struct bridge_counts {
@@ -90,6 +115,7 @@ struct bridge_view {
     const char *slurm_error;
     const char *lease_holder;
     const struct bridge_counts *counts;
+    struct agents_counts agents; /* all 0 where nodes have no agents */
     uint64_t events_dropped;
 };
 void bridge_look(struct bridge *b, struct bridge_view *ret);

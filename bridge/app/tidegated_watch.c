@@ -65,12 +65,27 @@ static void clear_pool(void *v)
     kube_pool_clear(v);
 }
 
-static const struct cache_type node_type = {"nodes", sizeof(struct kube_node), parse_node,
-                                            clear_node, same_node};
-static const struct cache_type pod_type = {"pods", sizeof(struct kube_pod), parse_pod,
-                                           clear_pod, same_pod};
-static const struct cache_type pool_type = {"pools", sizeof(struct kube_pool), parse_pool,
-                                            clear_pool, NULL};
+static const char *pod_address(const void *v)
+{
+    return ((const struct kube_pod *)v)->ip;
+}
+
+/* Of two with one address (a pod that has ended keeps its own for a while) the one that lives. */
+static bool lives_rather(const void *x, const void *y)
+{
+    const struct kube_pod *a = x, *b = y;
+
+    if (a->terminating != b->terminating)
+        return b->terminating;
+    return a->ready && !b->ready;
+}
+
+static const struct cache_type node_type = {
+    "nodes", sizeof(struct kube_node), parse_node, clear_node, same_node, NULL};
+static const struct cache_type pod_type = {
+    "pods", sizeof(struct kube_pod), parse_pod, clear_pod, same_pod, pod_address};
+static const struct cache_type pool_type = {
+    "pools", sizeof(struct kube_pool), parse_pool, clear_pool, NULL, NULL};
 
 int watch_new(struct kube *kube, sd_event *event, const struct options *o,
               void (*on_change)(void *userdata), void *userdata, struct watch **ret,
@@ -124,6 +139,11 @@ bool watch_synced(const struct watch *w)
 const struct kube_node *watch_node(const struct watch *w, const char *name)
 {
     return cache_get(w->nodes, name);
+}
+
+const struct kube_pod *watch_pod_at(const struct watch *w, const char *addr)
+{
+    return cache_find_alias(w->pods, addr, lives_rather);
 }
 
 const void **watch_pools(const struct watch *w, size_t *ret_n)

@@ -6,9 +6,17 @@
 
 #include "base/log.h"
 
+struct alias {
+    char *name;
+    struct item *items; /* who has it */
+    UT_hash_handle hh;
+};
+
 struct item {
-    void *value;   /* owns the name that is the key */
-    uint64_t list; /* the list that named it last */
+    void *value;         /* owns the name that is the key */
+    uint64_t list;       /* the list that named it last */
+    struct alias *alias; /* NULL: none */
+    struct item *next;   /* of the alias */
     UT_hash_handle hh;
 };
 
@@ -16,6 +24,7 @@ struct cache {
     const struct cache_type *type;
     struct reflect *reflect;
     struct item *items;
+    struct alias *aliases;
     uint64_t list; /* counts lists */
     bool fresh;
     bool synced;
@@ -42,8 +51,44 @@ static void value_free(const struct cache *c, void *value)
     free(value);
 }
 
+static void alias_add(struct cache *c, struct item *it)
+{
+    const char *name = c->type->alias ? c->type->alias(it->value) : NULL;
+    struct alias *a;
+
+    if (!name)
+        return;
+    HASH_FIND_STR(c->aliases, name, a);
+    if (!a) {
+        a = mem_zalloc(sizeof(*a));
+        a->name = mem_strdup(name);
+        HASH_ADD_KEYPTR(hh, c->aliases, a->name, strlen(a->name), a);
+    }
+    it->alias = a;
+    it->next = a->items;
+    a->items = it;
+}
+
+static void alias_del(struct cache *c, struct item *it)
+{
+    struct alias *a = it->alias;
+    struct item **p;
+
+    if (!a)
+        return;
+    for (p = &a->items; *p != it;)
+        p = &(*p)->next;
+    *p = it->next;
+    if (a->items)
+        return;
+    HASH_DEL(c->aliases, a);
+    free(a->name);
+    free(a);
+}
+
 static void drop(struct cache *c, struct item *it)
 {
+    alias_del(c, it);
     HASH_DEL(c->items, it);
     value_free(c, it->value);
     free(it);
@@ -93,6 +138,7 @@ static bool put(struct cache *c, const cJSON *obj)
     it->value = value;
     it->list = c->list;
     HASH_ADD_KEYPTR(hh, c->items, name_of(value), strlen(name_of(value)), it);
+    alias_add(c, it);
     return true;
 }
 
@@ -208,6 +254,20 @@ const void *cache_get(const struct cache *c, const char *name)
     const struct item *it = find(c, name);
 
     return it ? it->value : NULL;
+}
+
+const void *cache_find_alias(const struct cache *c, const char *alias,
+                             bool (*better)(const void *a, const void *b))
+{
+    const void *best = NULL;
+    struct alias *a;
+
+    HASH_FIND_STR(c->aliases, alias, a);
+    for (const struct item *it = a ? a->items : NULL; it; it = it->next) {
+        if (!best || better(it->value, best))
+            best = it->value;
+    }
+    return best;
 }
 
 const void **cache_values(const struct cache *c, size_t *ret_n)

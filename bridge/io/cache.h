@@ -18,6 +18,9 @@ struct cache_type {
     int (*parse)(const cJSON *obj, void *ret_value, struct err *err);
     void (*clear)(void *value);
     bool (*same)(const void *a, const void *b); /* NULL: every report is a change */
+    /* A second name, that several may have or none (NULL), to be found by; NULL: there is no such. It must be
+     * part of what `same` compares. */
+    const char *(*alias)(const void *value);
 };
 
 struct cache;
@@ -33,6 +36,9 @@ bool cache_fresh(const struct cache *c);
 bool cache_synced(const struct cache *c); /* was fresh at least once */
 size_t cache_count(const struct cache *c);
 const void *cache_get(const struct cache *c, const char *name); /* NULL: none */
+/* Of those with this second name the best: better(a, b) says that a is to be taken rather than b. */
+const void *cache_find_alias(const struct cache *c, const char *alias,
+                             bool (*better)(const void *a, const void *b));
 /* All values, in no order; the array is the caller's to free, the values stay the cache's and are
  * good until the loop runs again. */
 const void **cache_values(const struct cache *c, size_t *ret_n);
