@@ -14,15 +14,18 @@
 
 #define CAPTURE_MAX    4096
 #define START_AGAIN_MS 1000 /* between two runs of a check of the start */
-#define SPREAD_PERCENT 10 /* of the period: a fleet's checks must not ask one server all at once */
+#define SPREAD_PERCENT                                                                   \
+    10 /* of the period: a fleet's checks must not ask one server all at once */
 
 struct check {
     struct checks *checks;
     struct checkdef def;
     struct check_state state;
-    struct check_words words; /* of the last failure; while it holds, of the one that began it */
-    pid_t pid;    /* of the last run; it may hang in the kernel long after its end was told */
-    bool running; /* its end is waited for */
+    struct check_words
+        words; /* of the last failure; while it holds, of the one that began it */
+    pid_t
+        pid; /* of the last run; it may hang in the kernel long after its end was told */
+    bool running;     /* its end is waited for */
     unsigned moments; /* that this run is for */
     bool failed;      /* at the last run */
     bool ran;         /* since this agent has started */
@@ -244,8 +247,7 @@ static void say_change(const struct check *k, bool held, bool had_failed)
         log_warn("a health check keeps this node from jobs",
                  LOG_STR("check", k->def.name), LOG_STR("text", k->words.text));
     else if (!k->state.holds && held)
-        log_info("a health check lets this node go again",
-                 LOG_STR("check", k->def.name));
+        log_info("a health check lets this node go again", LOG_STR("check", k->def.name));
     else if (k->failed && !had_failed && !held)
         log_info("a health check has failed, not yet often enough to hold the node",
                  LOG_STR("check", k->def.name), LOG_STR("text", k->words.text));
@@ -437,15 +439,17 @@ int checks_release(struct checks *c, const char *name, struct err *err)
     if (!k->state.holds)
         return err_set(err, -EALREADY, "check %s holds nothing", name);
     if (k->def.rule.clear == CLEAR_BOOT)
-        return err_set(err, -EPERM,
-                       "check %s is not for a person to release: it ends by a good run after "
-                       "another boot of the machine",
-                       name);
+        return err_set(
+            err, -EPERM,
+            "check %s is not for a person to release: it ends by a good run after "
+            "another boot of the machine",
+            name);
     if (!check_state_released(&k->state, &k->def.rule))
-        return err_set(err, -EPERM,
-                       "check %s is not for a person to release: it ends by %u good runs, one "
-                       "after the other",
-                       name, k->def.rule.clear_times);
+        return err_set(
+            err, -EPERM,
+            "check %s is not for a person to release: it ends by %u good runs, one "
+            "after the other",
+            name, k->def.rule.clear_times);
     log_info("a person has released a health check", LOG_STR("check", name));
     k->failed = false;
     set_changed(c);

@@ -19,8 +19,9 @@
 struct checks;
 
 struct checks_host {
-    const char *state_file; /* NULL: nothing is kept over a restart; else in a directory of ours */
-    const char *boot_id;    /* NULL: what the kernel says */
+    const char *
+        state_file; /* NULL: nothing is kept over a restart; else in a directory of ours */
+    const char *boot_id; /* NULL: what the kernel says */
     /* What a check may ask for in its environment: TIDEGATE_CLOCK_OFFSET_MS, the bridge's clock minus
      * this node's, not set while no bridge has told it, and TIDEGATE_REAL_MEMORY_MIB of the line; called
      * before each run, returns "NAME=value" strings ended by NULL, good until the next call. NULL: nothing. */

@@ -123,7 +123,8 @@ static int start_thread(struct job *j)
 static void failed(struct keeper *k, int r)
 {
     if (!k->failed)
-        log_warn("the state of the health checks cannot be kept: after a restart of this pod they "
+        log_warn("the state of the health checks cannot be kept: after a restart of this "
+                 "pod they "
                  "start from nothing; see that the directory can be written",
                  LOG_STR("file", k->path), LOG_STR("error", strerror(-r)));
     k->failed = true;
@@ -250,10 +251,10 @@ static int read_trusted(int fd, struct buf *to, struct err *err)
     if (fstat(fd, &st) < 0)
         return err_set(err, -errno, "%s", strerror(errno));
     if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022))
-        return err_set(err, -EPERM,
-                       "no regular file that only uid %u may write, it has uid %u and mode %o",
-                       (unsigned)geteuid(), (unsigned)st.st_uid,
-                       (unsigned)(st.st_mode & 07777));
+        return err_set(
+            err, -EPERM,
+            "no regular file that only uid %u may write, it has uid %u and mode %o",
+            (unsigned)geteuid(), (unsigned)st.st_uid, (unsigned)(st.st_mode & 07777));
     while ((n = read(fd, part, sizeof(part))) > 0) {
         if (buf_add(to, part, (size_t)n) < 0)
             return err_set(err, -EMSGSIZE, "longer than %d bytes", CHECKSAVE_MAX);

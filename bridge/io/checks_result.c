@@ -72,15 +72,17 @@ _printf_(1, 2) static struct check_words say(const char *fmt, ...)
 
 struct check_words check_not_started(const struct checkdef *d, const char *why)
 {
-    return say("check %s: %s; correct its command, or put the program where it is expected",
-               d->name, why);
+    return say(
+        "check %s: %s; correct its command, or put the program where it is expected",
+        d->name, why);
 }
 
 struct check_words check_still_hangs(const struct checkdef *d)
 {
-    return say("check %s does not answer: killed after %lld s, it hangs in the kernel; look in "
-               "dmesg for the disk or mount that '%s' uses",
-               d->name, (long long)(d->deadline_ms / 1000), command_of(d).text);
+    return say(
+        "check %s does not answer: killed after %lld s, it hangs in the kernel; look in "
+        "dmesg for the disk or mount that '%s' uses",
+        d->name, (long long)(d->deadline_ms / 1000), command_of(d).text);
 }
 
 bool check_result(const struct checkdef *d, const struct child_end *end,
@@ -89,16 +91,19 @@ bool check_result(const struct checkdef *d, const struct child_end *end,
     if (end->stuck) {
         *ret = check_still_hangs(d);
     } else if (end->timed_out) {
-        *ret = say("check %s has not ended within %lld s and was killed; run '%s' on the node to "
+        *ret = say("check %s has not ended within %lld s and was killed; run '%s' on the "
+                   "node to "
                    "see what it waits for",
                    d->name, (long long)(d->deadline_ms / 1000), command_of(d).text);
     } else if (WIFSIGNALED(end->status)) {
-        *ret = say("check %s crashed by signal %d (%s), expected an exit status; run '%s' on the "
+        *ret = say("check %s crashed by signal %d (%s), expected an exit status; run "
+                   "'%s' on the "
                    "node to see why",
                    d->name, WTERMSIG(end->status), strsignal(WTERMSIG(end->status)),
                    command_of(d).text);
     } else if (WEXITSTATUS(end->status) != 0 && !first_line(end->output, ret)) {
-        *ret = say("check %s failed with status %d and said nothing, expected a line; run '%s' on "
+        *ret = say("check %s failed with status %d and said nothing, expected a line; "
+                   "run '%s' on "
                    "the node to see why",
                    d->name, WEXITSTATUS(end->status), command_of(d).text);
     }

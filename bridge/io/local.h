@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * How Slurm's prolog and epilog ask the agent of their node: a Unix socket (SOCK_SEQPACKET) that only
- * root may use, one question and one answer a connection. The agent answers when it can; who asks
+ * the agent's own uid (root) may use, one question and one answer a connection. The agent answers when it can; who asks
  * waits with a deadline.
  */
 #ifndef TG_IO_LOCAL_H
@@ -37,7 +37,8 @@ int local_new(sd_event *event, const char *path, local_cb cb, void *userdata,
 void local_free(struct local *l); /* who still waits gets no answer */
 TG_DEFINE_FREEP(struct local, local_free);
 
-/* `text`: why not, a sentence; NULL or "" with yes. Nothing happens when the asker has gone. */
+/* `text`: why not, a sentence in printable ASCII, cut at LOCAL_TEXT_MAX; NULL with yes. Nothing happens when
+ * the asker has gone. */
 void local_answer(struct local *l, uint64_t id, bool yes, const char *text);
 
 struct local_reply {
