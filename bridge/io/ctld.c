@@ -22,7 +22,7 @@ struct seen {
 /* A call on its way to the worker (todo) and back (done). */
 struct call {
     struct call *next;
-    bool is_load;
+    enum { CALL_LOAD, CALL_APPLY, CALL_WORK } kind;
     void *userdata;
     /* load */
     ctld_load_cb load_cb;
@@ -34,6 +34,10 @@ struct call {
     /* apply */
     ctld_apply_cb apply_cb;
     struct ctld_batch batch;
+    /* work */
+    void (*work)(struct ctld_source *s, void *data);
+    void (*work_done)(void *data);
+    void (*work_drop)(void *data);
 };
 
 struct queue {
@@ -110,6 +114,8 @@ static void call_free(struct call *c)
     seen_free(c->seen, c->n_seen);
     free(c->error);
     batch_clear(&c->batch);
+    if (c->kind == CALL_WORK)
+        c->work_drop(c->userdata);
     free(c);
 }
 
@@ -165,6 +171,21 @@ static void do_load(struct call *c, struct ctld_source *s, uint64_t *given)
     }
 }
 
+static void do_call(struct call *c, struct ctld_source *source, uint64_t *given)
+{
+    switch (c->kind) {
+    case CALL_LOAD:
+        do_load(c, source, given);
+        break;
+    case CALL_APPLY:
+        ctld_batch_run(&c->batch, source);
+        break;
+    case CALL_WORK:
+        c->work(source, c->userdata);
+        break;
+    }
+}
+
 static void *work(void *userdata)
 {
     struct ctld *ctld = userdata;
@@ -181,10 +202,7 @@ static void *work(void *userdata)
             continue;
         }
         (void)pthread_mutex_unlock(&ctld->lock);
-        if (c->is_load)
-            do_load(c, &source, &given);
-        else
-            ctld_batch_run(&c->batch, &source);
+        do_call(c, &source, &given);
         (void)pthread_mutex_lock(&ctld->lock);
         queue_add(&ctld->done, c);
         if (write(ctld->done_fd, &one, sizeof(one)) < 0) {
@@ -198,14 +216,10 @@ static void *work(void *userdata)
 
 /* ---- the loop's side --------------------------------------------------------------- */
 
-static void give(struct ctld *ctld, struct call *c)
+static void give_load(struct ctld *ctld, struct call *c)
 {
     struct slurm_snapshot *snapshot = c->snapshot;
 
-    if (!c->is_load) {
-        c->apply_cb(c->batch.outcomes, c->batch.n_outcomes, c->batch.rpcs, c->userdata);
-        return;
-    }
     if (snapshot) {
         seen_free(ctld->seen, ctld->n_seen);
         ctld->seen = c->seen;
@@ -215,6 +229,21 @@ static void give(struct ctld *ctld, struct call *c)
         c->snapshot = NULL;
     }
     c->load_cb(c->code, snapshot, c->error, c->userdata);
+}
+
+static void give(struct ctld *ctld, struct call *c)
+{
+    switch (c->kind) {
+    case CALL_LOAD:
+        give_load(ctld, c);
+        break;
+    case CALL_APPLY:
+        c->apply_cb(c->batch.outcomes, c->batch.n_outcomes, c->batch.rpcs, c->userdata);
+        break;
+    case CALL_WORK:
+        c->work_done(c->userdata);
+        break;
+    }
 }
 
 static int on_done(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -255,12 +284,12 @@ bool ctld_load(struct ctld *ctld, ctld_load_cb cb, void *userdata)
 
     (void)pthread_mutex_lock(&ctld->lock);
     for (c = ctld->todo.first; c; c = c->next)
-        waiting |= c->is_load;
+        waiting |= c->kind == CALL_LOAD;
     (void)pthread_mutex_unlock(&ctld->lock);
     if (waiting)
         return false;
     c = mem_zalloc(sizeof(*c));
-    c->is_load = true;
+    c->kind = CALL_LOAD;
     c->load_cb = cb;
     c->userdata = userdata;
     submit(ctld, c);
@@ -275,6 +304,7 @@ void ctld_apply(struct ctld *ctld, const struct action *actions, size_t n,
 
     for (size_t i = 0; i < n; i++)
         names += actions[i].n;
+    c->kind = CALL_APPLY;
     c->apply_cb = cb;
     c->userdata = userdata;
     c->batch.n = n;
@@ -284,6 +314,19 @@ void ctld_apply(struct ctld *ctld, const struct action *actions, size_t n,
     c->batch.outcomes = mem_calloc(names, sizeof(*c->batch.outcomes));
     for (size_t i = 0; i < n; i++)
         copy_action(ctld, &c->batch, i, &actions[i]);
+    submit(ctld, c);
+}
+
+void ctld_run(struct ctld *ctld, void (*work_fn)(struct ctld_source *s, void *data),
+              void (*done)(void *data), void (*drop)(void *data), void *data)
+{
+    struct call *c = mem_zalloc(sizeof(*c));
+
+    c->kind = CALL_WORK;
+    c->work = work_fn;
+    c->work_done = done;
+    c->work_drop = drop;
+    c->userdata = data;
     submit(ctld, c);
 }
 

@@ -72,4 +72,11 @@ struct ctld_batch {
 
 void ctld_batch_run(struct ctld_batch *b, struct ctld_source *s);
 
+/*
+ * Other work for slurmctld, in the order of all calls: `work` runs on the worker's thread, then `done` on
+ * the loop's. `drop` frees `data` afterwards, also when it never came to that.
+ */
+void ctld_run(struct ctld *c, void (*work)(struct ctld_source *s, void *data),
+              void (*done)(void *data), void (*drop)(void *data), void *data);
+
 #endif
