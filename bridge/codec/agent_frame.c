@@ -21,6 +21,11 @@ static bool has_mac(enum agent_frame_type type)
     return type != AGENT_CHALLENGE && type != AGENT_REFUSE && type != AGENT_GREETING;
 }
 
+static size_t body_max(enum agent_frame_type type)
+{
+    return type == AGENT_GREETING ? AGENT_CREDENTIAL_MAX : AGENT_BODY_MAX;
+}
+
 void agent_frame_clear(struct agent_frame *f)
 {
     if (f->type == AGENT_REPORT) {
@@ -215,7 +220,7 @@ static int put_frame(struct buf *b, const struct agent_frame *f, const uint8_t *
     if (r < 0)
         return r;
     body = b->len - start - AGENT_HEADER_SIZE;
-    if (body > AGENT_BODY_MAX)
+    if (body > body_max(f->type))
         return -EMSGSIZE;
     size = htobe32((uint32_t)body);
     memcpy(b->data + start + AT_SIZE, &size, sizeof(size));
@@ -245,8 +250,8 @@ int agent_frame_write(const struct agent_frame *f, const uint8_t *key, struct bu
         to->data[start] = '\0';
     if (r == -EMSGSIZE)
         err_set(err, r,
-                "a frame of type %d is longer than %d bytes, or its buffer is full",
-                (int)f->type, AGENT_FRAME_MAX);
+                "a frame of type %d is longer than %zu bytes, or its buffer is full",
+                (int)f->type, body_max(f->type));
     if (r == -EINVAL)
         err_set(err, r, "there is no frame of type %d", (int)f->type);
     return r;
@@ -487,10 +492,11 @@ static int read_header(const uint8_t *data, const uint8_t *key, struct agent_fra
                        data[AT_TYPE]);
     memcpy(&size, data + AT_SIZE, sizeof(size));
     size = be32toh(size);
-    if (size > AGENT_BODY_MAX)
-        return err_set(err, -EMSGSIZE,
-                       "a frame of type %d says to have %u bytes, at most %d are allowed",
-                       data[AT_TYPE], (unsigned)size, AGENT_BODY_MAX);
+    if (size > body_max(f->type))
+        return err_set(
+            err, -EMSGSIZE,
+            "a frame of type %d says to have %u bytes, at most %zu are allowed",
+            data[AT_TYPE], (unsigned)size, body_max(f->type));
     memcpy(&f->counter, data + AT_COUNTER, sizeof(f->counter));
     f->counter = be64toh(f->counter);
     if (!has_mac(f->type) && f->counter)

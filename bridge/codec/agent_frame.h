@@ -4,7 +4,7 @@
  * page for people. A frame is a header of 20 bytes, a body of at most AGENT_BODY_MAX bytes and, but
  * for the two that come before there is a key, an HMAC-SHA256 over both. Numbers are big-endian.
  *
- * The bridge speaks first: CHALLENGE with a nonce. The agent answers GREETING, an encrypted munge
+ * The bridge speaks first: CHALLENGE with a nonce, or REFUSE at once. The agent answers GREETING, an encrypted munge
  * credential that only the bridge's uid can read and that carries nonce, session key and who it is.
  * Then ACCEPT, or REFUSE with a sentence. From then on each side counts its frames from 1 and takes
  * only the next number: a frame that is replayed, lost or out of order ends the connection.
@@ -23,7 +23,9 @@
 #define AGENT_MAC_SIZE 32 /* SHA-256 */
 #define AGENT_BODY_MAX                                                                   \
     16384 /* the longest, a report of 64 checks with their sentences, fits */
-#define AGENT_FRAME_MAX  (AGENT_HEADER_SIZE + AGENT_BODY_MAX + AGENT_MAC_SIZE)
+#define AGENT_FRAME_MAX (AGENT_HEADER_SIZE + AGENT_BODY_MAX + AGENT_MAC_SIZE)
+#define AGENT_CREDENTIAL_MAX                                                             \
+    2048 /* of a GREETING: one of munge with the longest payload has about 700 bytes */
 #define AGENT_NONCE_SIZE 32
 #define AGENT_KEY_SIZE   32
 

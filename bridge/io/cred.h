@@ -22,10 +22,12 @@ int cred_encode(const char *socket, uid_t reader, const void *payload, size_t si
 struct cred {
     uid_t uid; /* who had it made, as the munged on that host saw it */
     gid_t gid;
-    void *payload; /* the caller frees */
+    void *payload;
     size_t size;
 };
-/* -EKEYREJECTED: not made with our munge key, or not for us; -EALREADY: seen before; -ETIME: too
+void cred_clear(struct cred *c); /* wipes the payload, too */
+
+/* -EKEYREJECTED: not made with our munge key, not encrypted, or not for this process's uid alone; -EALREADY: seen before; -ETIME: too
  * old, or the clocks differ; -EIO: munged does not answer. */
 int cred_decode(const char *socket, const char *text, size_t size, struct cred *ret,
                 struct err *err) _must_use_;

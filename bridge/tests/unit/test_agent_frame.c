@@ -276,7 +276,7 @@ static void test_headers(void **state)
     assert_int_equal(with_byte(&f, AT_ZERO + 1, 1), -EBADMSG);
     assert_int_equal(with_byte(&f, AT_COUNTER, 1), -EBADMSG);
     assert_int_equal(with_byte(&f, AT_SIZE, 1), -EMSGSIZE); /* 16 MiB and 4 */
-    header[AT_SIZE + 2] = AGENT_BODY_MAX >> 8;
+    header[AT_SIZE + 2] = AGENT_CREDENTIAL_MAX >> 8;
     assert_int_equal(agent_frame_read(header, sizeof(header), NULL, &g, &used, NULL), 0);
     assert_int_equal(used, 0);
     header[AT_SIZE + 3] = 1;
