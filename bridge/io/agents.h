@@ -14,15 +14,25 @@
 #include "codec/agent_frame.h"
 #include "core/model.h"
 
+/*
+ * Connections that are not accepted yet, in all and from one address. When they are full, one that
+ * is silent makes room: the oldest of all, or any of the same address. Each has a descriptor and at
+ * most 4 KiB of memory, for at most 10 s.
+ */
+#define AGENTS_WAITING_MAX         1024
+#define AGENTS_WAITING_PER_ADDRESS 4
+
 struct agents;
 
 struct agents_config {
     const char *listen; /* "0.0.0.0:6821" */
     uint32_t period_ms; /* of heartbeats; after three without one the link is lost */
-    size_t max_links;   /* accepted agents, a few times that many are not waited for */
-    /* The compute pod with this address (numbers, as in podIP), or NULL. */
+    size_t max_links; /* accepted agents; at most AGENTS_WAITING_MAX more wait for that */
+    const char *munge_socket; /* NULL: munged's usual one */
+    /* Called for each accept(), so a look-up has to be cheap; the pod is not kept. The compute pod with this address (numbers, as in podIP), or NULL. */
     const struct kube_pod *(*pod_of)(const char *addr, void *userdata);
-    /* Something that may matter has changed: link made or lost, phase, checks, line, slurmd. */
+    /* Something that may matter has changed: link made or lost, phase, checks, line, slurmd, steps from
+     * or to none. Never for a mere heartbeat; never from a call of agents_*(). */
     void (*on_change)(void *userdata);
     void *userdata;
 };
@@ -32,9 +42,11 @@ int agents_new(sd_event *event, const struct agents_config *config, struct agent
 void agents_free(struct agents *a);
 TG_DEFINE_FREEP(struct agents, agents_free);
 
-/* A bridge that does not lead refuses every agent (RETRY) and drops those it has, with all facts. */
+/* At first it does not lead. A bridge that does not lead refuses every agent (RETRY) and drops those it has, with all facts. */
 void agents_set_leader(struct agents *a, bool leader);
-/* NULL: never heard of since this bridge leads. Good until the loop runs again. */
+/* NULL: never heard of since this bridge leads; a link counts from its first heartbeat on. Good until
+ * the loop runs again. What a lost link has said is kept, and so are line and checks while a new one has not
+ * `reported` yet. */
 const struct agent_fact *agents_get(const struct agents *a, const char *node);
 /* -ENOTCONN when there is no link. */
 int agents_ask(struct agents *a, const char *node, enum agent_ask what, const char *arg,
