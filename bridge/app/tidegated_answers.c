@@ -39,7 +39,8 @@ static void serve_ready(const struct bridge_view *v, struct httpd_reply *r)
 
 static int add_counts(struct buf *b, const struct bridge_view *v)
 {
-    static const enum verb verbs[] = {VERB_DRAIN, VERB_DOWN, VERB_RESUME, VERB_NOTE};
+    static const enum verb verbs[] = {VERB_DRAIN, VERB_DOWN,     VERB_RESUME,
+                                      VERB_NOTE,  VERB_FEATURES, VERB_DELETE};
     int r = buf_puts(
         b, "# HELP tidegate_actions_total Changes of nodes in Slurm that were made.\n"
            "# TYPE tidegate_actions_total counter\n");
@@ -74,6 +75,53 @@ static int add_nodes(struct buf *b, const struct bridge_view *v)
     return r;
 }
 
+/* What /metrics calls an agent's state. */
+enum agent_row {
+    AGENT_ROW_NONE, /* not heard of since this replica leads */
+    AGENT_ROW_LOST,
+    AGENT_ROW_STARTING,
+    AGENT_ROW_UP,
+    AGENT_ROW_STOPPING,
+    AGENT_ROW_COUNT_,
+};
+
+static enum agent_row agent_row(const struct agent_fact *a)
+{
+    if (!a || a->linked == TRI_UNKNOWN)
+        return AGENT_ROW_NONE;
+    if (a->linked == TRI_NO)
+        return AGENT_ROW_LOST;
+    switch (a->phase) {
+    case AGENT_STARTING:
+        return AGENT_ROW_STARTING;
+    case AGENT_UP:
+        return AGENT_ROW_UP;
+    case AGENT_STOPPING:
+    case AGENT_GIVING_UP:
+        break;
+    }
+    return AGENT_ROW_STOPPING;
+}
+
+static int add_agents(struct buf *b, const struct bridge_view *v)
+{
+    static const char *const names[AGENT_ROW_COUNT_] = {
+        [AGENT_ROW_NONE] = "none",         [AGENT_ROW_LOST] = "lost",
+        [AGENT_ROW_STARTING] = "starting", [AGENT_ROW_UP] = "up",
+        [AGENT_ROW_STOPPING] = "stopping",
+    };
+    unsigned long long n[AGENT_ROW_COUNT_] = {0};
+    int r = buf_puts(b, "# HELP tidegate_agents Nodes of the pools, by what their agent "
+                        "last said.\n"
+                        "# TYPE tidegate_agents gauge\n");
+
+    for (size_t i = 0; i < v->world.n; i++)
+        n[agent_row(v->world.rows[i].agent)]++;
+    for (size_t i = 0; i < AGENT_ROW_COUNT_ && r == 0; i++)
+        r = buf_printf(b, "tidegate_agents{state=\"%s\"} %llu\n", names[i], n[i]);
+    return r;
+}
+
 static int add_number(struct buf *b, const char *name, const char *type, const char *help,
                       unsigned long long value)
 {
@@ -81,11 +129,40 @@ static int add_number(struct buf *b, const char *name, const char *type, const c
                       name, value);
 }
 
+static int add_links(struct buf *b, const struct agents_counts *a)
+{
+    const struct {
+        const char *name, *type, *help;
+        uint64_t value;
+    } rows[] = {
+        {"tidegate_agent_links", "gauge", "Links of agents that stand.", a->links},
+        {"tidegate_agent_links_accepted_total", "counter",
+         "Agents that have proved who they are.", a->accepted},
+        {"tidegate_agent_links_refused_total", "counter",
+         "Agents that were refused, also for this replica does not lead.", a->refused},
+        {"tidegate_agent_links_lost_total", "counter", "Links that were lost.", a->lost},
+        {"tidegate_agent_strangers_total", "counter",
+         "Connections that were closed at once: from no compute pod's address.",
+         a->closed_at_once},
+        {"tidegate_agent_frames_total", "counter", "Frames of agents that were read.",
+         a->frames},
+        {"tidegate_agent_bad_frames_total", "counter",
+         "Frames that ended their connection: broken, forged or played back.",
+         a->bad_frames},
+    };
+    int r = 0;
+
+    for (size_t i = 0; i < TG_LEN(rows) && r == 0; i++)
+        r = add_number(b, rows[i].name, rows[i].type, rows[i].help, rows[i].value);
+    return r;
+}
+
 static void serve_metrics(const struct bridge_view *v, struct httpd_reply *r)
 {
     struct buf b = BUF_INIT(METRICS_CAP);
     bool ok =
-        add_nodes(&b, v) == 0 && add_counts(&b, v) == 0 &&
+        add_nodes(&b, v) == 0 && add_agents(&b, v) == 0 &&
+        add_links(&b, &v->agents) == 0 && add_counts(&b, v) == 0 &&
         add_number(&b, "tidegate_leader", "gauge", "1 when this replica acts.",
                    v->leader) == 0 &&
         add_number(&b, "tidegate_kubernetes_fresh", "gauge",

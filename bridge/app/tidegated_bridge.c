@@ -25,6 +25,8 @@ struct bridge {
     struct events *events;
     struct ctld *ctld;
     struct probe *probe;
+    struct leases *leases; /* of suspects' kubelets */
+    struct roster *roster;
     struct pool_status *status;
     sd_event_source *timer;
 
@@ -113,13 +115,18 @@ void bridge_look(struct bridge *b, struct bridge_view *ret)
         .slurm_error = b->slurm_error,
         .lease_holder = lease_holder(b->lease),
         .counts = &b->counts,
+        .agents = roster_counts(b->roster),
         .events_dropped = events_dropped(b->events),
     };
     watch_join(b->watch, b->slurm, &ret->world);
+    roster_fill(b->roster, &ret->world);
     ret->verdicts = mem_calloc(ret->world.n, sizeof(*ret->verdicts));
     for (size_t i = 0; i < ret->world.n; i++) {
-        ret->world.rows[i].probe = probe_get(b->probe, ret->world.rows[i].name);
-        ret->verdicts[i] = decide(&ret->world.rows[i], &b->policy, now);
+        struct node_facts *f = &ret->world.rows[i];
+
+        f->probe = probe_get(b->probe, f->name);
+        f->kubelet = leases_get(b->leases, f->name);
+        ret->verdicts[i] = decide(f, &b->policy, now);
     }
 }
 
@@ -134,15 +141,21 @@ static void watch_suspects(struct bridge *b, const struct bridge_view *v)
 {
     _cleanup_(mem_freep) struct probe_target *targets =
         mem_calloc(v->world.n, sizeof(*targets));
-    size_t n = 0;
+    _cleanup_(mem_freep) const char **names = mem_calloc(v->world.n, sizeof(*names));
+    size_t n = 0, n_names = 0;
 
     for (size_t i = 0; i < v->world.n; i++) {
         const struct slurm_node *s = v->world.rows[i].slurm;
 
-        if (s && s->addr && v->verdicts[i].suspect)
+        if (!v->verdicts[i].suspect)
+            continue;
+        if (s && s->addr)
             targets[n++] = (struct probe_target){s->name, s->addr, s->port};
+        if (v->world.rows[i].kube && roster_is_on(b->roster))
+            names[n_names++] = v->world.rows[i].name;
     }
     probe_set_targets(b->probe, targets, n);
+    leases_set_suspects(b->leases, names, n_names);
 }
 
 static int64_t next_look_ms(const struct bridge_view *v)
@@ -163,7 +176,8 @@ static int64_t next_look_ms(const struct bridge_view *v)
 static void post_event(struct bridge *b, const char *name, const struct action *a)
 {
     const struct kube_node *node = watch_node(b->watch, name);
-    _cleanup_(mem_freep) char *message = text_event_message(a->verb, a->reason);
+    _cleanup_(mem_freep) char *message =
+        text_event_message(a->verb, a->verb == VERB_FEATURES ? a->features : a->reason);
 
     if (a->verb == VERB_NOTE)
         return; /* bookkeeping, no news for anybody */
@@ -178,7 +192,8 @@ static void log_batch(const struct action *a, const char *names, size_t n)
         return;
     log_info("changed in Slurm", LOG_STR("verb", verb_name(a->verb)),
              LOG_NUM("count", (int64_t)n), LOG_STR("nodes", names),
-             LOG_STR("reason", a->reason));
+             a->features ? (struct log_field)LOG_STR("features", a->features)
+                         : (struct log_field)LOG_STR("reason", a->reason));
 }
 
 /* The first few names, for a log line that stays readable. */
@@ -269,6 +284,7 @@ static void round_decide(struct bridge *b)
     struct bridge_view v;
     bool sent = false;
 
+    roster_set_leader(b->roster, lease_is_leader(b->lease));
     bridge_look(b, &v);
     b->counts.rounds++;
     if (b->slurm_fresh && v.kube_fresh && !b->stopping) {
@@ -279,6 +295,8 @@ static void round_decide(struct bridge *b)
 
             pool_status_update(b->status, &v.world, v.verdicts,
                                (const struct kube_pool *const *)pools, n_pools);
+            roster_trim(b->roster, &v.world);
+            roster_ask(b->roster, &v.world, v.verdicts);
             sent = act(b, &v);
         }
     }
@@ -332,8 +350,11 @@ static void round_begin(struct bridge *b)
 
 static void on_leader(bool leader, void *userdata)
 {
-    (void)leader; /* the lease has logged it */
-    on_change(userdata);
+    struct bridge *b = userdata;
+
+    /* at once, also without a round: agents go to the one that leads */
+    roster_set_leader(b->roster, leader); /* the lease has logged it */
+    on_change(b);
 }
 
 int bridge_new(sd_event *event, struct kube *kube, const struct options *o,
@@ -365,11 +386,18 @@ int bridge_new(sd_event *event, struct kube *kube, const struct options *o,
     if (r == 0)
         r = events_new(kube, event, o->identity, &b->events, err);
     if (r == 0)
+        r = leases_new(kube, event,
+                       &(struct leases_config){.on_change = on_change, .userdata = b},
+                       &b->leases, err);
+    if (r == 0)
         r = lease_new(kube, event, &lease, &b->lease, err);
     if (r == 0)
         r = watch_new(kube, event, o, on_change, b, &b->watch, err);
+    if (r == 0)
+        r = roster_new(event, o, b->watch, on_change, b, &b->roster, err);
     if (r < 0)
         return r;
+    b->policy.agents = roster_is_on(b->roster);
     *ret = b;
     b = NULL;
     return 0;
@@ -390,9 +418,11 @@ void bridge_free(struct bridge *b)
     if (!b)
         return;
     ctld_free(b->ctld);
+    roster_free(b->roster);
     watch_free(b->watch);
     probe_free(b->probe);
     lease_free(b->lease);
+    leases_free(b->leases);
     events_free(b->events);
     pool_status_free(b->status);
     sd_event_source_unref(b->timer);

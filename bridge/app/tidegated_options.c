@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ACCOUNT_DIR "/var/run/secrets/kubernetes.io/serviceaccount/"
-#define MAX_SECONDS 86400 /* a hold of more than a day is a slip of the hand */
+#define ACCOUNT_DIR   "/var/run/secrets/kubernetes.io/serviceaccount/"
+#define MAX_PERIOD_MS 60000 /* a link that is lost for longer is of no use */
+#define MAX_SECONDS   86400 /* a hold of more than a day is a slip of the hand */
 
 enum option_kind { KIND_TEXT, KIND_SECONDS };
 
@@ -39,6 +40,10 @@ static const struct option_row rows[] = {
     ROW("kube-token", KIND_TEXT, kube_token, NULL, "file with a bearer token"),
     ROW("kube-cert", KIND_TEXT, kube_cert, NULL, "file with a client certificate"),
     ROW("kube-key", KIND_TEXT, kube_key, NULL, "file with its key"),
+    ROW("agents-listen", KIND_TEXT, agents_listen, "0.0.0.0:6821",
+        "address for the nodes' agents; none: nodes have no agents"),
+    ROW("agents-period", KIND_SECONDS, agents_period_ms, "3",
+        "seconds between two heartbeats of an agent; three missed: its link is lost"),
     ROW("apply", KIND_TEXT, apply, NULL,
         "apply the CustomResourceDefinition in this JSON file, then exit"),
     ROW("resume-hold", KIND_SECONDS, policy.resume_hold_ms, "5",
@@ -54,7 +59,7 @@ static void print_help(void)
         "Keeps Kubernetes and Slurm in step. Each option can stand in the environment as "
         "well: --kube-ca as TIDEGATE_KUBE_CA.\n\n");
     for (size_t i = 0; i < TG_LEN(rows); i++) {
-        printf("  --%-14s %s %s", rows[i].name,
+        printf("  --%-15s %s %s", rows[i].name,
                rows[i].kind == KIND_SECONDS ? "SECONDS" : "VALUE  ", rows[i].help);
         if (rows[i].fallback)
             printf(" (default: %s)", rows[i].fallback);
@@ -196,6 +201,12 @@ int options_parse(int argc, char **argv, struct options *ret, struct err *err)
         return 0;
     if (!ret->namespace)
         return err_set(err, -EINVAL, "no namespace: give --namespace");
+    if (!*ret->agents_listen)
+        mem_set(&ret->agents_listen, "none");
+    if (!ret->agents_period_ms || ret->agents_period_ms > MAX_PERIOD_MS)
+        return err_set(err, -EINVAL,
+                       "--agents-period is %lld s, expected whole seconds from 1 to %d",
+                       (long long)ret->agents_period_ms / 1000, MAX_PERIOD_MS / 1000);
     if (!ret->identity)
         return err_set(err, -EINVAL,
                        "no identity: give --identity, or set POD_NAME and POD_UID");

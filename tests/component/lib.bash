@@ -8,7 +8,9 @@
 #   teardown() { nodes_away; }
 #
 # A node here is a Node object (node_up makes it Ready, nobody renews it) and a slurmd of that name
-# with a port of its own. What a person does, root does, by kubectl and scontrol.
+# with a port of its own (slurmd_up), or the whole of a slurmd pod with its agent and an address of its own
+# (agent_up; such a file calls pods_up in place of cluster_up). What a person does, root does, by kubectl and
+# scontrol.
 
 IP=10.99.0.1
 RUN=/run/tidegate
@@ -175,13 +177,14 @@ kube_up() {
 AS_SLURM=(setpriv --reuid slurm --regid slurm --clear-groups)
 as_alice() { setpriv --reuid 1000 --regid 1000 --clear-groups "$@"; }
 
-# The chart's slurm.conf, with the paths that many slurmds on one machine need.
+# The chart's slurm.conf, with the paths that many slurmds on one file system need.
 slurm_conf() {
     kubectl get configmap -n $NS tidegate-slurm -o 'jsonpath={.data.slurm\.conf}' | sed "
         s/@SLURMCTLD_IP@/$IP/
-        s|^\(StateSaveLocation\)=.*|\1=$RUN/state|
+        s|^\(StateSaveLocation\)=.*|\1=$RUN/state|" >"$SLURM_CONF"
+    [[ -n ${PODS:-} ]] || sed -i "
         s|^\(SlurmdSpoolDir\)=.*|\1=$RUN/spool/%n|
-        s|^\(SlurmdPidFile\)=.*|\1=$RUN/slurmd-%n.slurm-pid|" >"$SLURM_CONF"
+        s|^\(SlurmdPidFile\)=.*|\1=$RUN/slurmd-%n.slurm-pid|" "$SLURM_CONF"
     kubectl get configmap -n $NS tidegate-slurm -o 'jsonpath={.data.cgroup\.conf}' >"$RUN/cgroup.conf"
 }
 
@@ -290,22 +293,120 @@ nodes_away() {
         if runs "$name"; then stop "$name" KILL; fi
         rm "$file"
     done
+    api DELETE "/api/v1/namespaces/$NS/pods" '{"gracePeriodSeconds":0}' >/dev/null
     kubectl delete nodes --field-selector metadata.name!=control-plane --wait=false >/dev/null
     for name in $(scontrol -o show nodes | sed -n 's/^NodeName=\([^ ]*\).*/\1/p'); do
         eventually 15 forget_in_slurm "$name"
     done
 }
 
+# ---- pods with an agent -------------------------------------------------------------------------
+
+# Where the agents find the bridge: the address of a Service, behind which it is left to chance whether a
+# or b answers.
+AGENTS=10.98.0.21:6821
+
+pods_up() {
+    PODS=1 cluster_up
+    echo 1 >/proc/sys/net/ipv4/ip_forward
+    mkdir -p /run/netns "$RUN/pods"
+    nft -f - <<EOF
+table ip service {
+    chain prerouting {
+        type nat hook prerouting priority dstnat
+        ip daddr ${AGENTS%:*} tcp dport 6821 dnat to $IP : numgen random mod 2 map { 0 : 6821, 1 : 6822 }
+    }
+}
+EOF
+}
+
+pod_ip() { echo "10.99.1.$(cat "$RUN/pods/$1/number")"; }
+
+# pod_net NAME: a network namespace with the pod's address, that reaches all others.
+pod_net() {
+    local link ip
+    mkdir -p "$RUN/pods/$1/state" "$RUN/pods/$1/checks"
+    find "$RUN/pods" -mindepth 1 -maxdepth 1 | wc -l >"$RUN/pods/$1/number"
+    link=pod$(cat "$RUN/pods/$1/number")
+    ip=$(pod_ip "$1")
+    ip netns add "$1"
+    ip link add "$link" type veth peer name eth0 netns "$1"
+    ip link set "$link" up
+    ip route add "$ip" dev "$link" src "$IP"
+    ip -n "$1" link set lo up
+    ip -n "$1" link set eth0 up
+    ip -n "$1" address add "$ip/32" dev eth0
+    ip -n "$1" route add default via "$IP" dev eth0 onlink
+}
+
+# pod_object NAME: the Pod as the DaemonSet makes it, new each time; prints its uid.
+pod_object() {
+    local ip path=/api/v1/namespaces/$NS/pods
+    ip=$(pod_ip "$1")
+    api DELETE "$path/slurmd-$1" '{"gracePeriodSeconds":0}' >/dev/null 2>&1 || :
+    api POST "$path" '{"metadata":{"name":"slurmd-'"$1"'","labels":{"app.kubernetes.io/component":"node"}},
+        "spec":{"nodeName":"'"$1"'","serviceAccountName":"tidegate-node","terminationGracePeriodSeconds":30,
+            "containers":[{"name":"slurmd","image":"x"}]}}' | jq -r .metadata.uid
+    api PATCH "$path/slurmd-$1/status" '{"status":{"phase":"Running","podIP":"'"$ip"'","podIPs":[{"ip":"'"$ip"'"}],
+        "conditions":[{"type":"Ready","status":"True"}]}}' >/dev/null
+}
+# pod_ready NAME True|False: what the kubelet says of its container.
+pod_ready() {
+    api PATCH "/api/v1/namespaces/$NS/pods/slurmd-$1/status" \
+        '{"status":{"conditions":[{"type":"Ready","status":"'"$2"'"}]}}' >/dev/null
+}
+# pod_delete NAME: as the API server does it: the object goes once its kubelet says so (pod_gone).
+pod_delete() { kubectl delete pod -n $NS "slurmd-$1" --wait=false >/dev/null; }
+pod_gone() { api DELETE "/api/v1/namespaces/$NS/pods/slurmd-$1" '{"gracePeriodSeconds":0}' >/dev/null; }
+
+# agent_start NAME [VARIABLE=VALUE]...: the pod's container. What it keeps (TIDEGATE_STATE) lies in
+# $RUN/pods/NAME/state, its checks in $RUN/pods/NAME/checks/checks.json.
+agent_start() {
+    spawn "slurmd-$1" tests/component/pod "$1" env -u SLURM_CONF NODE_NAME="$1" POD_UID="$(cat "$RUN/pods/$1/uid")" \
+        POOL=hpc SLURMCTLD_IP=$IP TIDEGATE_AGENTS=$AGENTS TIDEGATE_BRIDGE_UID="$(id -u slurm)" \
+        TIDEGATE_GRACE=30 TIDEGATE_RESERVE_CPUS=0 TIDEGATE_RESERVE_MEMORY_MIB=0 \
+        TIDEGATE_CHECKS=/etc/tidegate/checks/checks.json TIDEGATE_STATE=/var/lib/tidegate \
+        "${@:2}" "$TIDEGATE_BUILD/tidegate-node" run
+}
+# agent_up NAME [VARIABLE=VALUE]...: a new pod: object and container.
+agent_up() {
+    [[ -e /run/netns/$1 ]] || pod_net "$1"
+    pod_object "$1" >"$RUN/pods/$1/uid"
+    agent_start "$@"
+}
+# agent_pid NAME: PID 1 of the pod. agent_signal NAME SIGNAL.
+agent_pid() { pgrep -P "$(pid_of "slurmd-$1")"; }
+agent_signal() { kill "-$2" "$(agent_pid "$1")"; }
+# in_pod NAME CMD...: beside the agent.
+in_pod() { nsenter --target "$(agent_pid "$1")" --all "${@:2}"; }
+
+# agents_up NAME...: in Kubernetes and in Slurm, with agents, IDLE.
+agents_up() {
+    local name
+    for name; do
+        kube_node_up "$name"
+        agent_up "$name"
+    done
+    for name; do eventually 30 state_is "$name" IDLE; done
+}
+
 # ---- the bridge ---------------------------------------------------------------------------------
 
 bridge_port() { echo $((8080 + $(printf '%d' "'$1") - 97)); } # a: 8080, b: 8081
 
-# bridge_start ID [OPTION]...: with the rights of the chart's service account, as SlurmUser.
+# bridge_start ID [--agents] [OPTION]...: with the rights of the chart's service account, as SlurmUser. Nodes
+# have no agents, or with --agents they have.
 bridge_start() {
+    local agents=(--agents-listen none)
+    if [[ ${2:-} == --agents ]]; then
+        agents=(--agents-listen "$IP:$(($(bridge_port "$1") - 8080 + 6821))" --agents-period 1)
+        set -- "$1" "${@:3}"
+    fi
     spawn "bridge-$1" "${AS_SLURM[@]}" \
         "$TIDEGATE_BUILD/tidegated" --namespace $NS --identity "bridge-$1" \
         --listen "0.0.0.0:$(bridge_port "$1")" --kube-server "$API" --kube-ca "$RUN/ca.crt" \
-        --kube-token "$RUN/bridge-token" --resume-hold 1 --down-confirm 1 "${@:2}"
+        --kube-token "$RUN/bridge-token" --resume-hold 1 --down-confirm 1 \
+        "${agents[@]}" "${@:2}"
 }
 bridge_view() { curl -sS --fail-with-body -m 5 "http://127.0.0.1:$(bridge_port "$1")/v1/nodes"; }
 bridge_leads() { bridge_view "$1" | jq -e '.leader and .kubernetes.fresh and .slurm.fresh'; }
