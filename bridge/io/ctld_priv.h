@@ -39,6 +39,8 @@ struct ctld_source {
 
 /* Reads what has changed. On failure what was read before stays, to be read anew. */
 int ctld_source_refresh(struct ctld_source *s, struct err *err) _must_use_;
+/* slurm_uid is known afterwards. */
+int ctld_source_uid(struct ctld_source *s, struct err *err) _must_use_;
 struct slurm_snapshot *ctld_source_snapshot(const struct ctld_source *s);
 const node_info_t *ctld_source_find(const struct ctld_source *s, const char *name);
 void ctld_source_clear(struct ctld_source *s);
@@ -71,6 +73,13 @@ struct ctld_batch {
 };
 
 void ctld_batch_run(struct ctld_batch *b, struct ctld_source *s);
+
+/*
+ * For other parts of ctld: runs `work` on the worker thread, in the order of all calls, then `done` on the
+ * loop's. `clear` comes at the end, also when the ctld is freed before one of these.
+ */
+void ctld_run(struct ctld *c, void (*work)(void *data), void (*done)(void *data),
+              void (*clear)(void *data), void *data);
 
 /*
  * Other work for slurmctld, in the order of all calls: `work` runs on the worker's thread, then `done` on
