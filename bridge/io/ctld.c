@@ -186,21 +186,6 @@ static void do_call(struct call *c, struct ctld_source *source, uint64_t *given)
     }
 }
 
-static void do_call(struct call *c, struct ctld_source *s, uint64_t *given)
-{
-    switch (c->kind) {
-    case CALL_LOAD:
-        do_load(c, s, given);
-        break;
-    case CALL_APPLY:
-        ctld_batch_run(&c->batch, s);
-        break;
-    case CALL_RUN:
-        c->work(c->userdata);
-        break;
-    }
-}
-
 static void *work(void *userdata)
 {
     struct ctld *ctld = userdata;
@@ -320,7 +305,6 @@ void ctld_apply(struct ctld *ctld, const struct action *actions, size_t n,
     for (size_t i = 0; i < n; i++)
         names += actions[i].n;
     c->kind = CALL_APPLY;
-    c->kind = CALL_APPLY;
     c->apply_cb = cb;
     c->userdata = userdata;
     c->batch.n = n;
@@ -342,19 +326,6 @@ void ctld_run(struct ctld *ctld, void (*work_fn)(struct ctld_source *s, void *da
     c->work = work_fn;
     c->work_done = done;
     c->work_drop = drop;
-    c->userdata = data;
-    submit(ctld, c);
-}
-
-void ctld_run(struct ctld *ctld, void (*run)(void *data), void (*done)(void *data),
-              void (*clear)(void *data), void *data)
-{
-    struct call *c = mem_zalloc(sizeof(*c));
-
-    c->kind = CALL_RUN;
-    c->work = run;
-    c->done = done;
-    c->clear = clear;
     c->userdata = data;
     submit(ctld, c);
 }

@@ -75,13 +75,6 @@ struct ctld_batch {
 void ctld_batch_run(struct ctld_batch *b, struct ctld_source *s);
 
 /*
- * For other parts of ctld: runs `work` on the worker thread, in the order of all calls, then `done` on the
- * loop's. `clear` comes at the end, also when the ctld is freed before one of these.
- */
-void ctld_run(struct ctld *c, void (*work)(void *data), void (*done)(void *data),
-              void (*clear)(void *data), void *data);
-
-/*
  * Other work for slurmctld, in the order of all calls: `work` runs on the worker's thread, then `done` on
  * the loop's. `drop` frees `data` afterwards, also when it never came to that.
  */
