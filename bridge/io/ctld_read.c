@@ -261,7 +261,7 @@ static struct ctld_jobs find_jobs(const struct ctld_source *s, const node_info_t
 
 /* ---- the whole --------------------------------------------------------------------- */
 
-static int read_slurm_uid(struct ctld_source *s, struct err *err)
+int ctld_source_uid(struct ctld_source *s, struct err *err)
 {
     slurm_conf_t *conf = NULL;
 
@@ -280,7 +280,7 @@ static int read_slurm_uid(struct ctld_source *s, struct err *err)
 int ctld_source_refresh(struct ctld_source *s, struct err *err)
 {
     int64_t begin = clock_mono_ms();
-    int r = read_slurm_uid(s, err);
+    int r = ctld_source_uid(s, err);
 
     if (r == 0)
         r = read_nodes(s, err);
