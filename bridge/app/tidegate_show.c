@@ -226,6 +226,11 @@ bool show_freshness(const cJSON *answer)
             stderr,
             "tidegate: slurmctld cannot be read%s%s; its part is as it was last read\n",
             *error ? ": " : "", error);
+    if (!get_bool(answer, "leader"))
+        (void)fprintf(
+            stderr,
+            "tidegate: the bridge that leads has not answered; this is from another one, "
+            "which does not hear the nodes' agents\n");
     if (!get_bool(answer, "kubernetes.fresh"))
         (void)fprintf(stderr,
                       "tidegate: the bridge has lost sight of Kubernetes; its part is as "

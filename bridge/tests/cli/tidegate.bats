@@ -72,6 +72,16 @@ fake_kubectl() {
     diff <(jq -S . "$BATS_TEST_TMPDIR/ours") <(curl -sS "$BRIDGE/v1/nodes/w2" | jq -S .)
 }
 
+@test "of several bridges the one that leads is heard, and it is said when that one is not there" {
+    run --separate-stderr "$TIDEGATE" --url "$BRIDGE/standby" nodes
+    [ "$status" -eq 0 ]
+    [ -z "$stderr" ]
+    run --separate-stderr "$TIDEGATE" --url "$BRIDGE/follower" nodes
+    [ "$status" -eq 0 ]
+    [[ ${lines[1]} =~ ^w1\ +hpc\  ]]
+    [[ $stderr == *"the bridge that leads has not answered"* ]]
+}
+
 @test "why: one screen" {
     run --separate-stderr "$TIDEGATE" --url "$BRIDGE" why w2
     [ "$status" -eq 0 ]
