@@ -84,6 +84,21 @@ void roster_ask(struct roster *r, const struct world *w, const struct verdict *v
 void roster_trim(struct roster *r, const struct world *w);
 struct agents_counts roster_counts(const struct roster *r);
 
+/* The nodes that prove themselves before they take jobs (core/qualify.h). */
+struct bridge_view;
+struct qualifier;
+/* on_done: a batch of it is done, and Slurm is to be read anew. */
+struct qualifier *qualifier_new(struct ctld *ctld, void (*on_done)(void *userdata),
+                                void *userdata);
+void qualifier_free(struct qualifier *q);
+/* Reads what Slurm shows of it; before the ctld_load() of the same round, so that it is there with it. */
+void qualifier_read(struct qualifier *q);
+void qualifier_fill(const struct qualifier *q, struct world *w); /* the rows' `qualify` */
+/* Does what the verdicts ask for. Returns at once. */
+void qualifier_act(struct qualifier *q, const struct bridge_view *v,
+                   int64_t valid_until_ms);
+bool qualifier_is_busy(const struct qualifier *q);
+
 /* Counters for /metrics. */
 struct bridge_counts {
     uint64_t rounds;

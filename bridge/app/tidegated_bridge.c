@@ -27,6 +27,7 @@ struct bridge {
     struct probe *probe;
     struct leases *leases; /* of suspects' kubelets */
     struct roster *roster;
+    struct qualifier *qualifier;
     struct pool_status *status;
     sd_event_source *timer;
 
@@ -120,6 +121,7 @@ void bridge_look(struct bridge *b, struct bridge_view *ret)
     };
     watch_join(b->watch, b->slurm, &ret->world);
     roster_fill(b->roster, &ret->world);
+    qualifier_fill(b->qualifier, &ret->world);
     ret->verdicts = mem_calloc(ret->world.n, sizeof(*ret->verdicts));
     for (size_t i = 0; i < ret->world.n; i++) {
         struct node_facts *f = &ret->world.rows[i];
@@ -225,6 +227,26 @@ static void on_released(void *userdata)
     (void)sd_event_exit(b->event, 0);
 }
 
+/* Something of ours is done: what has come of it? */
+static void look_again(struct bridge *b)
+{
+    bool acting = b->plan.n || qualifier_is_busy(b->qualifier);
+
+    if (!b->stopping)
+        round_begin(b);
+    else if (!acting)
+        lease_release(b->lease, on_released, b);
+}
+
+static void on_qualified(void *userdata)
+{
+    struct bridge *b = userdata;
+
+    if (b->busy)
+        b->dirty = true;
+    look_again(b);
+}
+
 static void on_applied(const struct ctld_outcome *outcomes, size_t n, size_t rpcs,
                        void *userdata)
 {
@@ -253,10 +275,7 @@ static void on_applied(const struct ctld_outcome *outcomes, size_t n, size_t rpc
     }
     plan_clear(&b->plan);
     b->busy = false;
-    if (b->stopping)
-        lease_release(b->lease, on_released, b);
-    else
-        round_begin(b); /* look at what has come of it */
+    look_again(b);
 }
 
 /* Returns whether a batch was sent. */
@@ -297,6 +316,7 @@ static void round_decide(struct bridge *b)
                                (const struct kube_pool *const *)pools, n_pools);
             roster_trim(b->roster, &v.world);
             roster_ask(b->roster, &v.world, v.verdicts);
+            qualifier_act(b->qualifier, &v, lease_valid_until(b->lease));
             sent = act(b, &v);
         }
     }
@@ -343,6 +363,7 @@ static void round_begin(struct bridge *b)
         return;
     b->dirty = b->told = false;
     b->busy = true;
+    qualifier_read(b->qualifier);
     (void)ctld_load(b->ctld, on_loaded, b);
 }
 
@@ -381,6 +402,7 @@ int bridge_new(sd_event *event, struct kube *kube, const struct options *o,
     if (r < 0)
         return err_set(err, r, "cannot make a timer exact: %s", strerror(-r));
     r = ctld_new(event, &b->ctld, err);
+    b->qualifier = qualifier_new(b->ctld, on_qualified, b);
     if (r == 0)
         r = probe_new(event, on_change, b, &b->probe, err);
     if (r == 0)
@@ -409,7 +431,7 @@ void bridge_stop(struct bridge *b)
         return;
     b->stopping = true;
     /* Whoever leads next must not act beside a batch of ours. */
-    if (!b->plan.n)
+    if (!b->plan.n && !qualifier_is_busy(b->qualifier))
         lease_release(b->lease, on_released, b);
 }
 

@@ -103,6 +103,20 @@ static const struct qualify_reservation *reservation_of(const struct qualify_wor
                              : NULL;
 }
 
+void qualify_world_forget(struct qualify_world *w, const char *node)
+{
+    for (size_t i = 0; i < w->n_reservations; i++) {
+        struct qualify_reservation *r = &w->reservations[i];
+
+        if (strcmp(r->node, node) != 0)
+            continue;
+        free(r->node);
+        w->n_reservations--;
+        memmove(r, r + 1, (w->n_reservations - i) * sizeof(*r));
+        return;
+    }
+}
+
 /* ---- what the jobs of a node say -------------------------------------------------------------- */
 
 struct summary {
@@ -330,8 +344,10 @@ size_t qualify_plan(const struct node_facts *rows, const struct verdict *verdict
         if (now - w->reservations[i].since < QUALIFY_SLOT_MS)
             p.slots--;
     }
-    for (size_t i = 0; i < n; i++)
-        plan_node(&p, &rows[i], verdicts[i].qualify);
+    for (size_t i = 0; i < n; i++) {
+        if (verdicts[i].verb == VERB_NONE)
+            plan_node(&p, &rows[i], verdicts[i].qualify);
+    }
     release_strays(&p);
     *ret = p.actions;
     return p.n;

@@ -64,7 +64,10 @@ void qualify_world_sort(struct qualify_world *w);
 void qualify_world_free(struct qualify_world *w);
 TG_DEFINE_FREEP(struct qualify_world, qualify_world_free);
 
-/* For node_facts; borrows from `w`. */
+/* The reservation over a node is about to be deleted, and counts as gone. */
+void qualify_world_forget(struct qualify_world *w, const char *node);
+
+/* For node_facts; borrows from `w` (NULL: nothing is known). */
 struct qualify_fact qualify_fact(const struct qualify_world *w,
                                  const struct node_facts *f);
 
@@ -87,7 +90,10 @@ struct qualify_action {
     const char *not_with; /* a partner that it failed with already; NULL: none */
 };
 
-/* What is to be done next, after `verdicts` (of the rows) were made. The caller frees *ret. */
+/*
+ * What is to be done next, after `verdicts` (of the rows) were made. A node whose verdict asks for a change is
+ * left alone until that is done: a drain comes before the reservation ends. The caller frees *ret.
+ */
 size_t qualify_plan(const struct node_facts *rows, const struct verdict *verdicts,
                     size_t n, const struct qualify_world *w, int64_t now,
                     struct qualify_action **ret);
