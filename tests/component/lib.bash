@@ -293,7 +293,7 @@ nodes_away() {
         if runs "$name"; then stop "$name" KILL; fi
         rm "$file"
     done
-    api DELETE "/api/v1/namespaces/$NS/pods" '{"gracePeriodSeconds":0}' >/dev/null
+    api DELETE "/api/v1/namespaces/$NS/pods?labelSelector=app.kubernetes.io/component=node" '{"gracePeriodSeconds":0}' >/dev/null
     kubectl delete nodes --field-selector metadata.name!=control-plane --wait=false >/dev/null
     for name in $(scontrol -o show nodes | sed -n 's/^NodeName=\([^ ]*\).*/\1/p'); do
         eventually 15 forget_in_slurm "$name"
