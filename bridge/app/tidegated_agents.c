@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define MAX_LINKS 65536 /* Slurm's MaxNodeCount goes no further */
+#define MAX_LINKS ((rlim_t)65536) /* Slurm's MaxNodeCount goes no further */
 /* Descriptors for all else: the API server, slurmctld, HTTP, probes. */
-#define OTHER_FDS 1024
+#define OTHER_FDS ((rlim_t)1024)
 
 /* A node whose agent was asked for something. */
 struct asked {
