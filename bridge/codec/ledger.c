@@ -3,13 +3,14 @@
 
 #include <cjson/cJSON.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 
 #define KEY              "tidegate"
 #define VERSION_NUMBER   1
-#define ROOM_FOR_OURS    256    /* the longest ledger text is about 140 bytes */
+#define ROOM_FOR_OURS    512    /* the longest ledger text is about 400 bytes */
 #define NUMBER_EXACT_MAX 0x1p53 /* beyond it a double, and so JSON, is not exact */
 
 /* Reads a whole number; false for anything else. */
@@ -44,10 +45,63 @@ static bool get_overruled(const cJSON *list, uint32_t *ret)
     {
         enum cause c;
 
-        if (!get_cause(item, &c))
+        if (!get_cause(item, &c) ||
+            c == CAUSE_HEALTH) /* of that "overruled_checks" tells */
             return false;
         *ret |= UINT32_C(1) << c;
     }
+    return true;
+}
+
+/* Lower case hex digits, at most `digits`, without leading zeros; 0 is not written at all. */
+static bool get_hex(const cJSON *item, size_t digits, uint64_t *ret)
+{
+    const char *text = cJSON_GetStringValue(item);
+    size_t n = text ? strlen(text) : 0;
+
+    if (n == 0 || n > digits || *text == '0' || strspn(text, "0123456789abcdef") != n)
+        return false;
+    *ret = strtoull(text, NULL, 16);
+    return true;
+}
+
+static bool get_instance(const cJSON *item, char ret[INSTANCE_SIZE])
+{
+    char clean[INSTANCE_SIZE];
+
+    if (!cJSON_IsString(item))
+        return false;
+    instance_copy(clean, cJSON_GetStringValue(item));
+    if (!clean[0] || strcmp(clean, cJSON_GetStringValue(item)) != 0)
+        return false;
+    memcpy(ret, clean, sizeof(clean));
+    return true;
+}
+
+static bool get_member(const cJSON *item, struct ledger *l, int64_t *version)
+{
+    const char *key = item->string;
+    uint64_t print;
+
+    if (strcmp(key, "v") == 0)
+        return get_whole(item, version) && *version == VERSION_NUMBER;
+    if (strcmp(key, "episode") == 0)
+        return get_cause(item, &l->episode);
+    if (strcmp(key, "at") == 0)
+        return get_whole(item, &l->episode_at);
+    if (strcmp(key, "checks") == 0)
+        return get_hex(item, 16, &l->checks);
+    if (strcmp(key, "overruled") == 0)
+        return get_overruled(item, &l->overruled);
+    if (strcmp(key, "overruled_checks") == 0)
+        return get_hex(item, 16, &l->overruled_checks);
+    if (strcmp(key, "proved") == 0)
+        return get_instance(item, l->proved);
+    if (strcmp(key, "failed") == 0)
+        return get_instance(item, l->failed);
+    if (strcmp(key, "line") != 0 || !get_hex(item, 8, &print))
+        return false;
+    l->line = (uint32_t)print;
     return true;
 }
 
@@ -63,20 +117,11 @@ static bool parse_ours(const cJSON *obj, struct ledger *ret)
         return false;
     cJSON_ArrayForEach(item, obj)
     {
-        bool good = false;
-
-        if (strcmp(item->string, "v") == 0)
-            good = get_whole(item, &version) && version == VERSION_NUMBER;
-        else if (strcmp(item->string, "episode") == 0)
-            good = get_cause(item, &l.episode);
-        else if (strcmp(item->string, "at") == 0)
-            good = get_whole(item, &l.episode_at);
-        else if (strcmp(item->string, "overruled") == 0)
-            good = get_overruled(item, &l.overruled);
-        if (!good)
+        if (!get_member(item, &l, &version))
             return false;
     }
-    if (version != VERSION_NUMBER || (l.episode == CAUSE_NONE && l.episode_at != 0))
+    if (version != VERSION_NUMBER ||
+        (l.episode == CAUSE_NONE && (l.episode_at != 0 || l.checks != 0)))
         return false;
     *ret = l;
     return true;
@@ -205,6 +250,33 @@ void ledger_parse(const char *extra, enum extra_state *ret_state,
     *ret_other = mem_strdup(extra);
 }
 
+static int render_overruled(struct buf *b, uint32_t overruled)
+{
+    const char *before = ",\"overruled\":[";
+    int r = 0;
+
+    if (!overruled)
+        return 0;
+    for (enum cause c = CAUSE_NONE + 1; c < CAUSE_COUNT_ && r == 0; c++) {
+        if (!(overruled & (UINT32_C(1) << c)))
+            continue;
+        r = buf_printf(b, "%s\"%s\"", before, cause_name(c));
+        before = ",";
+    }
+    return r < 0 ? r : buf_puts(b, "]");
+}
+
+static int render_hex(struct buf *b, const char *key, uint64_t value)
+{
+    return value ? buf_printf(b, ",\"%s\":\"%llx\"", key, (unsigned long long)value) : 0;
+}
+
+static int render_text(struct buf *b, const char *key, const char *value)
+{
+    return *value ? buf_printf(b, ",\"%s\":\"%s\"", key, value) : 0;
+}
+
+/* What is nothing is left out: so an older bridge can read what it could have written itself. */
 static int render_ours(struct buf *b, const struct ledger *l)
 {
     int r = buf_printf(b, "{\"" KEY "\":{\"v\":%d", VERSION_NUMBER);
@@ -212,18 +284,18 @@ static int render_ours(struct buf *b, const struct ledger *l)
     if (r == 0 && l->episode != CAUSE_NONE)
         r = buf_printf(b, ",\"episode\":\"%s\",\"at\":%lld", cause_name(l->episode),
                        (long long)l->episode_at);
-    if (r == 0 && l->overruled) {
-        const char *before = ",\"overruled\":[";
-
-        for (enum cause c = CAUSE_NONE + 1; c < CAUSE_COUNT_ && r == 0; c++) {
-            if (!(l->overruled & (UINT32_C(1) << c)))
-                continue;
-            r = buf_printf(b, "%s\"%s\"", before, cause_name(c));
-            before = ",";
-        }
-        if (r == 0)
-            r = buf_puts(b, "]");
-    }
+    if (r == 0 && l->episode != CAUSE_NONE)
+        r = render_hex(b, "checks", l->checks);
+    if (r == 0)
+        r = render_overruled(b, l->overruled & ~(UINT32_C(1) << CAUSE_HEALTH));
+    if (r == 0)
+        r = render_hex(b, "overruled_checks", l->overruled_checks);
+    if (r == 0)
+        r = render_text(b, "proved", l->proved);
+    if (r == 0)
+        r = render_text(b, "failed", l->failed);
+    if (r == 0)
+        r = render_hex(b, "line", l->line);
     return r < 0 ? r : buf_puts(b, "}");
 }
 

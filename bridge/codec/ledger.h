@@ -4,6 +4,10 @@
  *
  *     {"tidegate":{"v":1,"episode":"cordoned","at":1733050000000,"overruled":["not-ready"]},...}
  *
+ * beside which there may be "checks" (of the episode health) and "overruled_checks", masks in hex,
+ * "proved" and "failed", instances of an agent, and "line", a print in hex. A bridge that knows less
+ * than that sees a foreign Extra: it goes by the reason alone, and leaves all as it is.
+ *
  * Keys of others beside "tidegate" are kept. An Extra that is no JSON object was written by
  * somebody else and is never touched. Extra is capped at LEDGER_EXTRA_MAX.
  */

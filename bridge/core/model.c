@@ -137,6 +137,28 @@ enum cause cause_from_name(const char *name)
     return CAUSE_NONE;
 }
 
+void instance_copy(char ret[INSTANCE_SIZE], const char *from)
+{
+    size_t n = 0;
+
+    for (; from && from[n] && n < INSTANCE_SIZE - 1; n++) {
+        char c = from[n];
+        bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                    (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+
+        ret[n] = good ? c : '-';
+    }
+    memset(ret + n, 0, INSTANCE_SIZE - n);
+}
+
+bool instance_is(const char *instance, const char kept[INSTANCE_SIZE])
+{
+    char clean[INSTANCE_SIZE];
+
+    instance_copy(clean, instance);
+    return clean[0] && strcmp(clean, kept) == 0;
+}
+
 bool ledger_is_empty(const struct ledger *l)
 {
     return l->episode == CAUSE_NONE && !l->overruled && !l->overruled_checks &&

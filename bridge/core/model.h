@@ -120,7 +120,8 @@ struct agent_fact {
     enum slurmd_state slurmd;
     uint32_t slurmd_restarts;
     uint32_t steps;
-    struct node_line line; /* as slurmd was told: what SLURMD_CONF sets is in it, too. cpus
+    struct node_line
+        line; /* as slurmd was told: what SLURMD_CONF sets is in it, too. cpus
                               0: not told yet */
     struct check_fact *checks; /* those that keep the node from jobs */
     size_t n_checks;
@@ -140,7 +141,7 @@ enum cause {
     CAUSE_LEFT_POOL,
     CAUSE_NOT_READY,
     CAUSE_GONE,
-    CAUSE_SLURMD,   /* slurmd is silent, and neither Kubernetes nor the node's agent says why */
+    CAUSE_SLURMD, /* slurmd is silent, and neither Kubernetes nor the node's agent says why */
     CAUSE_STOPPING, /* the slurmd pod is being stopped */
     CAUSE_HEALTH,   /* health checks fail */
     CAUSE_UNPROVED, /* the qualification of this start of the agent has failed */
@@ -153,6 +154,11 @@ enum cause cause_from_name(const char *name); /* CAUSE_NONE when not known */
 
 #define INSTANCE_SIZE 40 /* of an agent's instance, with its end */
 
+/* Cut, and with '-' for all but letters, digits, '.', '_' and '-'. NULL gives "". */
+void instance_copy(char ret[INSTANCE_SIZE], const char *from);
+/* Whether an agent's instance is the one of the ledger; "" and NULL are none. */
+bool instance_is(const char *instance, const char kept[INSTANCE_SIZE]);
+
 /*
  * What the bridge must remember of a node over its own restart. It lives in the Slurm node's Extra,
  * as a JSON object under the key "tidegate"; see codec/ledger.h for the text.
@@ -164,10 +170,12 @@ struct ledger {
     uint32_t overruled; /* bit (1 << cause): a person resumed the node in spite of it; of
                            CAUSE_HEALTH the checks say it */
     uint64_t checks;    /* those that the episode HEALTH is for, by check_bit() */
-    uint64_t overruled_checks;  /* a person resumed the node in spite of these */
-    char proved[INSTANCE_SIZE]; /* the agent's instance that passed its qualification; "" */
+    uint64_t overruled_checks; /* a person resumed the node in spite of these */
+    char proved
+        [INSTANCE_SIZE]; /* the agent's instance that passed its qualification; "" */
     char failed[INSTANCE_SIZE]; /* the one that did not pass */
-    uint32_t line; /* print of the agent's line that the record, although made anew from it, does
+    uint32_t
+        line; /* print of the agent's line that the record, although made anew from it, does
                       not show; 0: none */
 };
 

@@ -84,6 +84,39 @@ static void test_round_trip(void **state)
     free(text);
 }
 
+static void test_agents_words(void **state)
+{
+    struct ledger l = {.episode = CAUSE_HEALTH,
+                       .episode_at = 7,
+                       .checks = UINT64_MAX,
+                       .overruled = 1u << CAUSE_LINE,
+                       .overruled_checks = 1,
+                       .line = 0xab};
+    struct parsed p;
+    char *text;
+
+    (void)state;
+    instance_copy(l.proved, "0123456789abcdef0123456789abcdef");
+    instance_copy(l.failed, "a \"b\"");
+    text = ledger_render(&l, NULL);
+    assert_string_equal(
+        text,
+        "{\"tidegate\":{\"v\":1,\"episode\":\"health\",\"at\":7,"
+        "\"checks\":\"ffffffffffffffff\",\"overruled\":[\"line\"],"
+        "\"overruled_checks\":\"1\",\"proved\":\"0123456789abcdef0123456789abcdef\","
+        "\"failed\":\"a--b-\",\"line\":\"ab\"}}");
+    p = parse(text);
+    assert_int_equal(p.state, EXTRA_OURS);
+    assert_true(ledger_equal(&p.ledger, &l));
+    free(text);
+
+    /* of an episode that has ended nothing is written */
+    l = (struct ledger){.checks = 3, .line = 1};
+    text = ledger_render(&l, NULL);
+    assert_string_equal(text, "{\"tidegate\":{\"v\":1,\"line\":\"1\"}}");
+    free(text);
+}
+
 static void test_others_are_kept(void **state)
 {
     (void)state;
@@ -125,6 +158,20 @@ static void test_foreign(void **state)
         "{\"tidegate\":{\"v\":1,\"episode\":\"gone\",\"at\":1e300}}",
         "{\"tidegate\":{\"v\":1,\"overruled\":\"gone\"}}",
         "{\"tidegate\":{\"v\":1,\"overruled\":[7]}}",
+        "{\"tidegate\":{\"v\":1,\"overruled\":[\"health\"]}}",
+        "{\"tidegate\":{\"v\":1,\"checks\":\"1\"}}",
+        "{\"tidegate\":{\"v\":1,\"episode\":\"health\",\"at\":1,\"checks\":1}}",
+        "{\"tidegate\":{\"v\":1,\"episode\":\"health\",\"at\":1,\"checks\":\"\"}}",
+        "{\"tidegate\":{\"v\":1,\"episode\":\"health\",\"at\":1,\"checks\":\"01\"}}",
+        "{\"tidegate\":{\"v\":1,\"episode\":\"health\",\"at\":1,\"checks\":\"F\"}}",
+        "{\"tidegate\":{\"v\":1,\"overruled_checks\":\"10000000000000000\"}}",
+        "{\"tidegate\":{\"v\":1,\"proved\":\"\"}}",
+        "{\"tidegate\":{\"v\":1,\"proved\":\"a b\"}}",
+        "{\"tidegate\":{\"v\":1,\"proved\":\"0123456789012345678901234567890123456789\"}"
+        "}",
+        "{\"tidegate\":{\"v\":1,\"failed\":7}}",
+        "{\"tidegate\":{\"v\":1,\"line\":\"100000000\"}}",
+        "{\"tidegate\":{\"v\":1,\"line\":17}}",
         "{\"tidegate\":{\"v\":1},\"tidegate\":{\"v\":1}}",
         "{\"\\u0074idegate\":{\"v\":1}}",
     };
@@ -155,17 +202,23 @@ static void test_too_much(void **state)
 
 static void test_room(void **state)
 {
-    const struct ledger all = {.episode = CAUSE_LEFT_POOL,
-                               .episode_at = INT64_C(1) << 53,
-                               .overruled = (1u << CAUSE_COUNT_) - 2};
+    struct ledger all = {.episode = CAUSE_LEFT_POOL,
+                         .episode_at = INT64_C(1) << 53,
+                         .checks = UINT64_MAX,
+                         .overruled = ((1u << CAUSE_COUNT_) - 2) & ~(1u << CAUSE_HEALTH),
+                         .overruled_checks = UINT64_MAX,
+                         .line = UINT32_MAX};
     char text[LEDGER_EXTRA_MAX];
     struct parsed p;
     char *full;
 
     (void)state;
     memset(text, 'x', sizeof(text));
+    instance_copy(all.proved, text); /* too long: cut */
+    instance_copy(all.failed, text);
+    assert_int_equal(strlen(all.proved), INSTANCE_SIZE - 1);
     memcpy(text, "{\"a\":\"", 6);
-    strcpy(text + LEDGER_EXTRA_MAX - 258, "\"}"); /* as large as may be */
+    strcpy(text + LEDGER_EXTRA_MAX - 514, "\"}"); /* as large as may be */
     p = parse(text);
     assert_int_equal(p.state, EXTRA_OURS);
     full = ledger_render(&all, p.other);
@@ -181,9 +234,10 @@ static void test_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_empty),           cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_others_are_kept), cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_too_much),        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_empty),        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_agents_words), cmocka_unit_test(test_others_are_kept),
+        cmocka_unit_test(test_foreign),      cmocka_unit_test(test_too_much),
+        cmocka_unit_test(test_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
