@@ -14,26 +14,6 @@ teardown() {
     nodes_away
 }
 
-# kubelet_up NODE: renews the node's Lease every half second, as a kubelet does.
-kubelet_up() {
-    api POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases \
-        '{"metadata":{"name":"'"$1"'"},"spec":{"holderIdentity":"'"$1"'","leaseDurationSeconds":4}}' >/dev/null
-    # shellcheck disable=SC2016 # expanded by the inner shell
-    spawn "kubelet-$1" bash -c '. tests/component/lib.bash
-        while :; do
-            api PATCH "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/$0" \
-                "{\"spec\":{\"renewTime\":\"$(date -u +%FT%T.%6NZ)\"}}"
-            sleep 0.5
-        done' "$1"
-}
-kubelets_away() {
-    local file
-    for file in "$RUN"/kubelet-*.pid; do
-        [[ -e $file ]] || continue
-        if runs "$(basename "$file" .pid)"; then stop "$(basename "$file" .pid)"; fi
-        rm "$file"
-    done
-}
 ready_is() { [[ $(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}') == "$2" ]]; }
 
 @test "a machine that dies: Kubernetes gives it up, Slurm sets it DOWN, its job runs elsewhere, and it comes back (promise 3, row not-ready, slurmd silent)" {
