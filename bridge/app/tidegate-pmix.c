@@ -315,9 +315,10 @@ static void report(const struct wireup *w, const struct times *t)
                "\"all_ms\":%.3f}\n",
                w->ranks, w->nodes, t->init_ms, t->fence_ms, all_ms);
     else
-        printf(PROGRAM ": %u ranks on %u nodes: PMIx_Init %.1f ms, first fence %.1f ms, "
-                       "all %.1f ms\n",
-               w->ranks, w->nodes, t->init_ms, t->fence_ms, all_ms);
+        printf(PROGRAM ": %u ranks on %u node%s: PMIx_Init %.1f ms, first fence %.1f ms, "
+                       "rank 0 done in %.1f ms\n",
+               w->ranks, w->nodes, w->nodes == 1 ? "" : "s", t->init_ms, t->fence_ms,
+               all_ms);
 }
 
 static int wire_up(struct wireup *w, struct err *err)

@@ -189,8 +189,8 @@ static bool has_failed(const struct summary *s)
 static const char *failed_text(const struct summary *s)
 {
     return s->bad ? s->bad->text
-                  : "its job was cancelled again and again; RESUME the node to do "
-                    "without";
+                  : "its job was cancelled, or could not start, again and again; "
+                    "RESUME the node to do without";
 }
 
 struct qualify_fact qualify_fact(const struct qualify_world *w,

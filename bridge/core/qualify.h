@@ -25,7 +25,7 @@ enum qualify_job_state {
     QUALIFY_JOB_RUNS,
     QUALIFY_JOB_WELL,      /* ended with 0 */
     QUALIFY_JOB_BAD,       /* ended otherwise */
-    QUALIFY_JOB_CANCELLED, /* by us, or by somebody: it tells nothing of the node */
+    QUALIFY_JOB_CANCELLED, /* or never started: it tells nothing of the node */
 };
 
 /* A job that proves, or proved, a node. */

@@ -25,8 +25,9 @@ static const char script[] =
     "said=$(srun --mpi=pmix --kill-on-bad-exit=1 --overcommit -n2 \\\n"
     "    tidegate-pmix --ranks 2 --bound %d 2>&1)\n"
     "status=$?\n"
-    "line=$(printf '%%s\\n' \"$said\" | grep -m1 '^tidegate-pmix: ' ||\n"
-    "    printf '%%s\\n' \"$said\" | grep -m1 .)\n"
+    "for lines in '^tidegate-pmix: ' '^slurmstepd' .; do\n"
+    "    line=$(printf '%%s\\n' \"$said\" | grep -m1 \"$lines\") && break\n"
+    "done\n"
     "scontrol update jobid=\"$SLURM_JOB_ID\" admincomment=\"$line\"\n"
     "exit $status\n";
 
@@ -77,9 +78,9 @@ static int read_reservations(struct qualify_world *w, struct err *err)
     return r < 0 ? err_set(err, r, "the nodes in reservations make too long a list") : 0;
 }
 
-static enum qualify_job_state job_state(uint32_t state)
+static enum qualify_job_state job_state(uint32_t base, bool started)
 {
-    switch (state & JOB_STATE_BASE) {
+    switch (base) {
     case JOB_PENDING:
         return QUALIFY_JOB_WAITS;
     case JOB_RUNNING:
@@ -91,7 +92,8 @@ static enum qualify_job_state job_state(uint32_t state)
     case JOB_PREEMPTED:
         return QUALIFY_JOB_CANCELLED;
     }
-    return QUALIFY_JOB_BAD;
+    /* one that could not be started for want of a partner is kept as failed */
+    return started ? QUALIFY_JOB_BAD : QUALIFY_JOB_CANCELLED;
 }
 
 static uint32_t exit_status(uint32_t status)
@@ -132,7 +134,7 @@ static void take_job(struct qualify_world *w, const slurm_job_info_t *in)
         .node = mem_strdup(in->req_nodes),
         .instance = mem_strdup(in->comment ? in->comment : ""),
         .partner = partner_in(in->nodes, in->req_nodes),
-        .state = job_state(in->job_state),
+        .state = job_state(base, started),
         .wants_partner = in->num_nodes > 1 && !started,
         .timed_out = base == JOB_TIMEOUT,
         .node_lost = base == JOB_NODE_FAIL,
