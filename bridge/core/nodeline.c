@@ -18,7 +18,6 @@ void machine_clear(struct machine *m)
     }
     free(m->devices);
     free(m->cores);
-    free(m->cpu_model);
     *m = (struct machine){0};
 }
 
@@ -59,34 +58,34 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* How many cores with at least so many threads each package has, the largest first; returns their sum. */
-static uint64_t cores_by_package(const struct machine *m, const struct supply *s,
-                                 uint32_t threads, uint32_t *ret)
+/* How many cores with at least so many threads each socket has, the largest first; returns their sum. */
+static uint64_t cores_by_socket(const struct machine *m, const struct supply *s,
+                                uint32_t threads, uint32_t *ret)
 {
     uint64_t sum = 0;
 
-    memset(ret, 0, m->packages * sizeof(*ret));
+    memset(ret, 0, m->sockets * sizeof(*ret));
     for (size_t i = 0; i < m->n_cores; i++) {
         if (m->cores[i].kind == s->kind && m->cores[i].cpus >= threads) {
-            ret[m->cores[i].package]++;
+            ret[m->cores[i].socket]++;
             sum++;
         }
     }
-    qsort(ret, m->packages, sizeof(*ret), descending);
+    qsort(ret, m->sockets, sizeof(*ret), descending);
     return sum;
 }
 
 /* True when `cpus` can be told with `threads` a core: over as many sockets as there are, or as one. */
 static bool fits(const struct machine *m, const struct supply *s, uint32_t cpus,
-                 uint32_t threads, uint32_t *packages, struct node_line *ret)
+                 uint32_t threads, uint32_t *by_socket, struct node_line *ret)
 {
-    uint32_t cores = cpus / threads, sockets = m->packages;
-    uint64_t there = cores_by_package(m, s, threads, packages);
+    uint32_t cores = cpus / threads, sockets = m->sockets;
+    uint64_t there = cores_by_socket(m, s, threads, by_socket);
 
     if (cpus % threads != 0 || there < cores)
         return false;
     while (sockets > 1 &&
-           (cores % sockets != 0 || packages[sockets - 1] < cores / sockets))
+           (cores % sockets != 0 || by_socket[sockets - 1] < cores / sockets))
         sockets--;
     ret->sockets = sockets;
     ret->cores = cores / sockets;
@@ -102,12 +101,12 @@ static bool fits(const struct machine *m, const struct supply *s, uint32_t cpus,
 static void shape(const struct machine *m, const struct supply *s, uint32_t cpus,
                   bool quota, struct node_line *ret)
 {
-    _cleanup_(mem_freep) uint32_t *packages = mem_calloc(m->packages, sizeof(*packages));
+    _cleanup_(mem_freep) uint32_t *by_socket = mem_calloc(m->sockets, sizeof(*by_socket));
 
     ret->boards = 1;
     ret->cpus = cpus;
     for (uint32_t i = 1; i <= s->threads; i++) {
-        if (fits(m, s, cpus, quota ? i : s->threads + 1 - i, packages, ret))
+        if (fits(m, s, cpus, quota ? i : s->threads + 1 - i, by_socket, ret))
             return;
     }
     ret->sockets = 1;
@@ -213,6 +212,62 @@ char *nodeline_text(const struct node_line *l)
                       "RealMemory=%llu",
                       l->boards, l->sockets, l->cores, l->threads,
                       (unsigned long long)l->memory_mib);
+}
+
+/* The name within brackets, where there is one: pci.ids has chip and product so. */
+static const char *product_part(const char *name, size_t *len)
+{
+    const char *open = strchr(name, '['), *close = open ? strchr(open, ']') : NULL;
+
+    *len = close ? (size_t)(close - open - 1) : strlen(name);
+    return close ? open + 1 : name;
+}
+
+/* Lower case; what cannot stand in a Gres= becomes one '_', and none at the end. */
+static char *gres_word(const char *s, size_t n)
+{
+    char *word = mem_strndup(s, n), *to = word;
+
+    for (size_t i = 0; i < n; i++) {
+        char c = word[i] >= 'A' && word[i] <= 'Z' ? (char)(word[i] - 'A' + 'a') : word[i];
+        bool good =
+            (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
+
+        if (good)
+            *to++ = c;
+        else if (to > word && to[-1] != '_')
+            *to++ = '_';
+    }
+    while (to > word && to[-1] == '_')
+        to--;
+    *to = '\0';
+    if (to == word)
+        mem_freep(&word);
+    return word;
+}
+
+char *nodeline_model(const char *product)
+{
+    static const char digits[] = "0123456789";
+    size_t len = 0, n, before = 0, before_n = 0;
+    const char *s = product_part(product, &len);
+
+    /* The first word with a digit, up to what tells the build of it (A100-SXM4-40GB); with the word before it
+     * when it is a bare number. */
+    for (size_t i = 0; i < len; i += n + 1) {
+        n = strcspn(s + i, " ]");
+        if (i + n > len)
+            n = len - i;
+        if (strcspn(s + i, digits) < n) {
+            bool bare = strspn(s + i, digits) == n && before_n;
+
+            n = strcspn(s + i, " ]-/,(");
+            return bare ? gres_word(s + before, i + n - before) : gres_word(s + i, n);
+        }
+        before = i;
+        before_n = n;
+    }
+    return gres_word(s, len);
 }
 
 static bool same_place(const struct machine_device *a, const struct machine_device *b)

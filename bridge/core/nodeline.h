@@ -18,32 +18,28 @@
 #define NODELINE_CPUS_MAX 65533 /* Slurm counts them in 16 bits; the last two are marks */
 
 struct machine_core {
-    uint32_t package; /* logical index */
-    uint32_t numa;    /* logical index of the nearest NUMA node with memory */
-    uint32_t cpus;    /* hardware threads that may be used; never 0 */
-    uint32_t kind;    /* of a hybrid machine: the fastest kind has the highest number */
+    uint32_t socket; /* counted from 0 over those that have cores here */
+    uint32_t cpus;   /* hardware threads that may be used; never 0 */
+    uint32_t kind;   /* of a hybrid machine: the fastest kind has the highest number */
 };
 
 struct machine_device {
     char *gres;  /* "gpu" */
     char *model; /* as in Gres=gpu:MODEL:1: lower case, [a-z0-9._-] */
     char *file;  /* "/dev/nvidia0" */
-    uint32_t package;
     uint32_t *
         cores; /* the cores next to it, ascending indices into machine.cores; none: all are */
     size_t n_cores;
 };
 
 struct machine {
-    struct machine_core *cores; /* by package, then as hwloc numbers them */
+    struct machine_core *cores; /* by socket, then as hwloc numbers them */
     size_t n_cores;
-    uint32_t packages; /* with cores */
-    uint32_t numas;    /* with memory */
+    uint32_t sockets; /* with cores */
     uint64_t memory_mib;
     struct machine_device *devices; /* by file */
     size_t n_devices;
     bool rdma; /* a device that speaks InfiniBand verbs */
-    char *cpu_model;
 };
 void machine_clear(struct machine *m);
 
@@ -69,6 +65,13 @@ int nodeline_make(const struct machine *m, const struct node_limits *l,
 
 /* "Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000"; the caller frees. */
 char *nodeline_text(const struct node_line *l);
+
+/*
+ * What people call a device, from its maker's name of it: "NVIDIA H100 80GB HBM3" is h100, "AMD Instinct MI300X OAM"
+ * mi300x, "NVIDIA GeForce RTX 4090" rtx_4090, "GH100 [H100 SXM5 80GB]" h100. NULL when nothing
+ * of the name can stand in a Gres=; the caller frees.
+ */
+char *nodeline_model(const char *product);
 
 /*
  * Lines for gres.conf: "Name=gpu Type=h100 File=/dev/nvidia[0-3] Cores=0-31", each with
