@@ -5,6 +5,7 @@
 #   bridge/app/NAME.c        a program, when it has a main(); app/NAME_*.c are parts of NAME
 #   bridge/tests/unit/test_*.c  a cmocka program each; other files there are linked into each
 #   bridge/tests/fuzz/fuzz_*.c  a libFuzzer program each
+#   bridge/tests/peers/NAME.c   a program that tests and benchmarks talk to
 
 VARIANT ?= release
 # V=1 shows the commands.
@@ -83,6 +84,19 @@ unit: unit-programs
 # The CLI as a program, against a small bridge and kubectl of the tests' own.
 cli: $(B)/tidegate
 	bats --tap bridge/tests/cli
+
+# ---- peers of tests and benchmarks --------------------------------------------------------------
+
+PEERS := $(basename $(notdir $(wildcard bridge/tests/peers/*.c)))
+
+$(addprefix $(B)/peers/,$(PEERS)): $(B)/peers/%: $(B)/obj/tests/peers/%.o $(B)/libtidegate.a
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD $@")
+	$(Q)$(CC) $(FLAGS_$(VARIANT)) $(LINK_$(VARIANT)) -o $@ $(filter %.o,$^) $(B)/libtidegate.a $(LIBS)
+
+.PHONY: peers
+peers: $(addprefix $(B)/peers/,$(PEERS))
+programs: peers
 
 # ---- fuzzers ----------------------------------------------------------------------------------
 
