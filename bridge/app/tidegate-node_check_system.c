@@ -120,10 +120,10 @@ int check_munge(struct check_call *c)
         r = cred_decode(NULL, buf_str(&text), text.len, &cred, &err);
     buf_free(&text);
     if (r < 0)
-        return check_failed("munge does not work: %.80s; expected a credential to come "
-                            "back whole: look at "
-                            "munged in the log of the slurmd pod, and at its key",
-                            err.text);
+        return check_failed(
+            "munge does not work: %.110s; look at munged in the log of the slurmd pod, "
+            "and at its key",
+            err.text);
     if (cred.uid != geteuid() || cred.size != sizeof(payload) ||
         memcmp(cred.payload, payload, sizeof(payload)) != 0)
         r = check_failed(
