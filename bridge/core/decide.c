@@ -3,45 +3,9 @@
 
 #include <string.h>
 
+#include "core/causes.h"
+#include "core/features.h"
 #include "core/text.h"
-
-static bool node_gone(const struct node_facts *f)
-{
-    return !f->kube;
-}
-
-/* Absent is not NotReady: a Node without the condition has not said anything yet. */
-static bool node_not_ready(const struct node_facts *f)
-{
-    return f->kube && f->kube->ready == TRI_NO;
-}
-
-static bool node_left_pool(const struct node_facts *f)
-{
-    return f->kube && f->selected != f->pool;
-}
-
-static bool node_cordoned(const struct node_facts *f)
-{
-    return f->kube && f->kube->unschedulable;
-}
-
-/*
- * The policy, worst first. A cause ends when it no longer stands. `when_silent` is what it does once
- * slurmd's silence is confirmed: only where Kubernetes, too, has lost the node may that be DOWN,
- * since it takes two witnesses to requeue jobs.
- */
-static const struct cause_row {
-    enum cause cause;
-    bool (*stands)(const struct node_facts *f);
-    enum verb does;
-    enum verb when_silent;
-} causes[] = {
-    {CAUSE_GONE, node_gone, VERB_DRAIN, VERB_DOWN},
-    {CAUSE_NOT_READY, node_not_ready, VERB_DRAIN, VERB_DOWN},
-    {CAUSE_LEFT_POOL, node_left_pool, VERB_DRAIN, VERB_DRAIN},
-    {CAUSE_CORDONED, node_cordoned, VERB_DRAIN, VERB_DRAIN},
-};
 
 /* What slurmctld writes by itself when a node falls silent or comes back; nobody's word. */
 static const char *const slurm_texts[] = {"Not responding", "Node unexpectedly rebooted"};
@@ -73,6 +37,13 @@ static bool slurms_own_text(const struct slurm_node *s, uint32_t slurm_uid)
     return false;
 }
 
+/* "Low RealMemory (reported:...)", "Low CPUs": it drains a node that offers less than its record says. */
+static bool slurms_own_drain(const struct slurm_node *s, uint32_t slurm_uid)
+{
+    return s->invalid_reg && (s->reason_uid == slurm_uid || s->reason_uid == 0) &&
+           strncmp(s->reason, "Low ", 4) == 0;
+}
+
 enum holder decide_holder(const struct slurm_node *s, uint32_t slurm_uid)
 {
     if (!s->drain && !s->fail && s->base != SLURM_BASE_DOWN)
@@ -86,6 +57,8 @@ enum holder decide_holder(const struct slurm_node *s, uint32_t slurm_uid)
      * only when the DRAIN was ours. A FAIL never is. */
     if (slurms_own_text(s, slurm_uid) && !s->fail &&
         (!s->drain || s->ledger.episode != CAUSE_NONE))
+        return HOLDER_SLURM;
+    if (slurms_own_drain(s, slurm_uid) && !s->fail)
         return HOLDER_SLURM;
     return HOLDER_PERSON;
 }
@@ -107,158 +80,298 @@ bool decide_in_pool(const struct slurm_node *s, const struct kube_pool *pool)
     return false;
 }
 
-static uint32_t bit(enum cause c)
-{
-    return UINT32_C(1) << c;
-}
-
-/* All that stand, as bits; ret_worst: the worst of those not in `except`, or NULL. */
-static uint32_t causes_standing(const struct node_facts *f, uint32_t except,
-                                const struct cause_row **ret_worst)
-{
-    uint32_t standing = 0;
-
-    *ret_worst = NULL;
-    for (size_t i = 0; i < TG_LEN(causes); i++) {
-        if (!causes[i].stands(f))
-            continue;
-        standing |= bit(causes[i].cause);
-        if (!*ret_worst && !(except & bit(causes[i].cause)))
-            *ret_worst = &causes[i];
-    }
-    return standing;
-}
+/* ---- the ledger ------------------------------------------------------------------------------- */
 
 /* The cause that the episode was for, and all that are less bad. */
 static uint32_t up_to(enum cause episode)
 {
     uint32_t bits = 0;
 
-    for (size_t i = TG_LEN(causes); i-- > 0;) {
-        bits |= bit(causes[i].cause);
-        if (causes[i].cause == episode)
+    for (size_t i = cause_rows_n; i-- > 0;) {
+        bits |= cause_bit(cause_rows[i].cause);
+        if (cause_rows[i].cause == episode)
             break;
     }
     return bits;
 }
 
-static void look_again(struct verdict *v, int64_t at)
+/* The worst of `causes` that is overdue (any: whether or not); NULL when there is none such. */
+static const struct cause_row *pick(struct look *l, uint32_t causes, bool any)
 {
-    if (!v->look_again_at || at < v->look_again_at)
-        v->look_again_at = at;
+    for (size_t i = 0; i < cause_rows_n; i++) {
+        const struct cause_row *row = &cause_rows[i];
+
+        if ((causes & cause_bit(row->cause)) &&
+            (any || (row->overdue && row->overdue(l))))
+            return row;
+    }
+    return NULL;
 }
 
-/* Slurmd's silence, confirmed. */
-static bool confirmed_silent(const struct node_facts *f, const struct policy *p,
-                             int64_t now, struct verdict *v)
+static uint64_t failing_checks(const struct look *l)
 {
-    if (f->probe.answers != TRI_NO)
-        return false;
-    if (now - f->probe.since >= p->down_confirm_ms)
-        return true;
-    look_again(v, f->probe.since + p->down_confirm_ms);
-    return false;
-}
-
-static void hold_for(const struct cause_row *row, const struct node_facts *f,
-                     const struct policy *p, int64_t now, struct verdict *v)
-{
-    const struct slurm_node *s = f->slurm;
-    bool silent = confirmed_silent(f, p, now, v);
-    bool down = silent && row->when_silent == VERB_DOWN;
-    bool escalate = down && s->base != SLURM_BASE_DOWN;
-    bool foreign = s->extra_state == EXTRA_FOREIGN;
-
-    v->why = WHY_CAUSE;
-    v->down = down;
-    if (v->holder == HOLDER_TIDEGATE && !escalate) {
-        /* held already: only a change of cause is news. A foreign Extra tells no cause. */
-        if (foreign || s->ledger.episode == row->cause)
-            return;
-    }
-    v->verb = escalate ? VERB_DOWN : row->does;
-    v->ledger.episode = row->cause;
-    v->ledger.episode_at = now;
-}
-
-/* Nothing stands against the node, and it is held by us or by slurmctld's own text. */
-static void give_back(const struct node_facts *f, const struct policy *p, int64_t now,
-                      struct verdict *v)
-{
-    const struct slurm_node *s = f->slurm;
-
-    if (!f->kube || f->kube->ready != TRI_YES) {
-        v->why = WHY_NOT_READY_YET;
-        return;
-    }
-    if (s->invalid_reg) {
-        v->why = WHY_INVALID_REG;
-        return;
-    }
-    if (now - f->kube->ready_since < p->resume_hold_ms) {
-        v->why = WHY_HOLD_TIME;
-        look_again(v, f->kube->ready_since + p->resume_hold_ms);
-        return;
-    }
-    if ((s->base == SLURM_BASE_DOWN || s->not_responding) &&
-        f->probe.answers != TRI_YES) {
-        v->why = WHY_SILENT;
-        return;
-    }
-    v->why = WHY_RESUMING;
-    v->verb = VERB_RESUME;
-    v->ledger.episode = CAUSE_NONE;
-    v->ledger.episode_at = 0;
+    return agent_heard(l) ? agent_checks_mask(l->f->agent) : 0;
 }
 
 /* The cause that stands and that our text names; CAUSE_NONE when there is none such. */
-static enum cause cause_of_text(const struct node_facts *f)
+static enum cause cause_of_text(const struct look *l, uint32_t standing)
 {
-    for (size_t i = 0; i < TG_LEN(causes) && text_is_ours(f->slurm->reason); i++) {
-        _cleanup_(mem_freep) char *text =
-            text_reason(f, causes[i].cause, false);
+    for (size_t i = 0; i < cause_rows_n; i++) {
+        enum cause c = cause_rows[i].cause;
 
-        /* more may stand behind it: that slurmd does not answer, or what slurmctld appended */
-        if (causes[i].stands(f) && strncmp(text, f->slurm->reason, strlen(text)) == 0)
-            return causes[i].cause;
+        if ((standing & cause_bit(c)) && text_names(l->f->slurm->reason, c))
+            return c;
     }
     return CAUSE_NONE;
-}
-
-/*
- * A person resumed what we had drained: that is what a node that nobody holds and whose ledger has
- * an open episode tells. Where the ledger is not there (a foreign Extra, or one that somebody has
- * emptied), our reason text that was left on the free node tells the same for as long as its cause
- * stands, since our own RESUME takes it away. Returns the cause of the episode.
- */
-static enum cause overruled_now(const struct node_facts *f)
-{
-    if (f->slurm->ledger.episode != CAUSE_NONE)
-        return f->slurm->ledger.episode;
-    return cause_of_text(f);
 }
 
 static void close_episode(struct ledger *l)
 {
     l->episode = CAUSE_NONE;
     l->episode_at = 0;
+    l->checks = 0;
 }
 
-/* Brings the ledger in line with who holds the node now. */
-static void settle_ledger(const struct node_facts *f, struct verdict *v)
+/* A person has resumed what was drained for `episode`: that, and what was less bad at that time. */
+static void overrule(const struct look *l, enum cause episode, struct ledger *ret)
 {
-    const struct cause_row *worst;
-    uint32_t standing = causes_standing(f, 0, &worst);
-    enum cause episode = v->holder == HOLDER_NOBODY ? overruled_now(f) : CAUSE_NONE;
+    uint32_t bits = up_to(episode);
 
-    if (v->holder == HOLDER_PERSON)
-        close_episode(&v->ledger); /* a person's word took the place of ours */
-    if (episode != CAUSE_NONE) {
-        v->ledger.overruled |= up_to(episode);
-        close_episode(&v->ledger);
-    }
-    v->ledger.overruled &= standing; /* until the cause has cleared once */
+    ret->overruled |= bits & ~cause_bit(CAUSE_HEALTH);
+    if (episode == CAUSE_HEALTH && ret->episode == CAUSE_HEALTH)
+        ret->overruled_checks |= ret->checks; /* those alone, and none that came later */
+    else if (bits & cause_bit(CAUSE_HEALTH))
+        ret->overruled_checks |= failing_checks(l);
+    close_episode(ret);
 }
+
+/*
+ * Brings the ledger in line with who holds the node now.
+ *
+ * A person resumed what we had drained: that is what a node that nobody holds and whose ledger has
+ * an open episode tells. Where the ledger is not there (a foreign Extra, or one that somebody has
+ * emptied), our reason text that was left on the free node tells the same for as long as its cause
+ * stands, since our own RESUME takes it away.
+ */
+static void settle_ledger(const struct look *l, uint32_t standing, struct verdict *v)
+{
+    struct ledger *ledger = &v->ledger;
+    enum cause episode = CAUSE_NONE;
+
+    if (v->holder == HOLDER_NOBODY)
+        episode =
+            ledger->episode != CAUSE_NONE ? ledger->episode : cause_of_text(l, standing);
+    if (episode != CAUSE_NONE)
+        overrule(l, episode, ledger);
+    if (v->holder == HOLDER_PERSON)
+        close_episode(ledger); /* a person's word took the place of ours */
+    /* until the cause has cleared once */
+    ledger->overruled &= standing;
+    if (!(standing & cause_bit(CAUSE_HEALTH)))
+        ledger->overruled_checks = 0;
+    else if (agent_heard(l))
+        ledger->overruled_checks &= failing_checks(l);
+}
+
+/* Those of `standing` that a person has overruled. */
+static uint32_t overruled(const struct look *l, uint32_t standing,
+                          const struct ledger *ledger)
+{
+    bool health = agent_heard(l)
+                      ? !(failing_checks(l) & ~ledger->overruled_checks)
+                      : ledger->overruled_checks && ledger->episode != CAUSE_HEALTH;
+
+    return standing & (ledger->overruled | (health ? cause_bit(CAUSE_HEALTH) : 0));
+}
+
+/* ---- holding ---------------------------------------------------------------------------------- */
+
+/* Held for this cause already: is there something to do all the same? */
+static void hold_on(const struct cause_row *row, const struct look *l, struct verdict *v)
+{
+    const struct slurm_node *s = l->f->slurm;
+    uint64_t checks = failing_checks(l) & ~v->ledger.overruled_checks;
+    bool idle =
+        !s->jobs && !s->alloc_cpus && !s->completing && !s->rebooting && !s->maint;
+
+    if (row->cause == CAUSE_HEALTH && agent_heard(l) && checks != v->ledger.checks) {
+        v->verb = row->does; /* others fail now: the text follows */
+        v->ledger.checks = checks;
+    } else if (row->when_idle == VERB_DELETE && idle && agent_heard(l) &&
+               !l->f->agent->steps && l->f->qualify.state == QUALIFY_NONE) {
+        v->verb = VERB_DELETE;
+        v->ask = ASK_RESTART_SLURMD;
+    }
+}
+
+static void hold_for(const struct cause_row *row, struct look *l, struct verdict *v)
+{
+    const struct slurm_node *s = l->f->slurm;
+    bool down = row->overdue && row->overdue(l);
+    bool escalate = down && s->base != SLURM_BASE_DOWN;
+
+    v->why = WHY_CAUSE;
+    v->down = down;
+    if (v->holder == HOLDER_TIDEGATE && !escalate) {
+        /* only a change is news. A foreign Extra tells none. */
+        if (s->extra_state == EXTRA_FOREIGN)
+            return;
+        if (s->ledger.episode == row->cause) {
+            hold_on(row, l, v);
+            return;
+        }
+    }
+    v->verb = escalate ? VERB_DOWN : row->does;
+    close_episode(&v->ledger);
+    v->ledger.episode = row->cause;
+    v->ledger.episode_at = l->now;
+    if (row->cause == CAUSE_HEALTH)
+        v->ledger.checks = failing_checks(l) & ~v->ledger.overruled_checks;
+    if (row->cause == CAUSE_UNPROVED && l->f->qualify.state == QUALIFY_FAILED)
+        instance_copy(v->ledger.failed, l->f->qualify.instance);
+}
+
+/* ---- proving ---------------------------------------------------------------------------------- */
+
+/* Without a ledger of ours nothing tells that it was done. */
+static bool must_prove(const struct look *l, const struct verdict *v)
+{
+    return l->p->agents && l->f->pool->qualify &&
+           l->f->slurm->extra_state == EXTRA_OURS &&
+           !(v->ledger.overruled & cause_bit(CAUSE_UNPROVED));
+}
+
+/* For which start of the agent the job in the reservation is, or would be. */
+static const char *proving_instance(const struct look *l)
+{
+    if (l->f->qualify.instance)
+        return l->f->qualify.instance;
+    return agent_heard(l) ? l->f->agent->instance : NULL;
+}
+
+static void note_proof(const struct look *l, struct verdict *v)
+{
+    if (l->f->qualify.state != QUALIFY_PASSED || !l->f->qualify.instance)
+        return;
+    instance_copy(v->ledger.proved, l->f->qualify.instance);
+    memset(v->ledger.failed, 0, sizeof(v->ledger.failed));
+}
+
+/* A node that nobody holds, and that a reservation of ours keeps from other jobs: until Slurm shows the proof. */
+static void go_on_proving(const struct look *l, struct verdict *v)
+{
+    if (l->f->qualify.state == QUALIFY_NONE || !must_prove(l, v))
+        return;
+    note_proof(l, v);
+    v->qualify = !instance_is(proving_instance(l), l->f->slurm->ledger.proved);
+    if (v->qualify && v->why == WHY_HEALTHY)
+        v->why = WHY_QUALIFYING;
+}
+
+/* Returns whether it may be resumed now. */
+static bool prove_first(const struct look *l, struct verdict *v)
+{
+    const char *instance = l->f->agent ? l->f->agent->instance : NULL;
+
+    if (!must_prove(l, v) || instance_is(instance, v->ledger.proved))
+        return true;
+    if (mem_same_str(instance, l->f->qualify.instance))
+        note_proof(l, v);
+    v->qualify = true;
+    if (instance_is(instance, v->ledger.proved))
+        return true;
+    v->why = WHY_QUALIFYING;
+    /* behind the reservation no other job gets in */
+    return l->f->qualify.state == QUALIFY_RESERVED ||
+           l->f->qualify.state == QUALIFY_RUNNING;
+}
+
+/* ---- giving back ------------------------------------------------------------------------------ */
+
+/* Returns whether the node's agent has nothing against it. */
+static bool agent_agrees(struct look *l, struct verdict *v)
+{
+    const struct agent_fact *a = l->f->agent;
+
+    if (!l->p->agents)
+        return true;
+    if (!agent_heard(l)) {
+        v->why = WHY_NO_AGENT;
+        return false;
+    }
+    if (a->phase != AGENT_UP) {
+        v->why = WHY_STARTING;
+        return false;
+    }
+    if (l->now - a->since < l->p->resume_hold_ms) {
+        v->why = WHY_HOLD_TIME;
+        look_again(l, a->since + l->p->resume_hold_ms);
+        return false;
+    }
+    return true;
+}
+
+/* Returns whether Kubernetes has called it Ready for long enough. */
+static bool kube_agrees(struct look *l, struct verdict *v)
+{
+    const struct kube_node *k = l->f->kube;
+    int64_t since;
+
+    if (!k || k->ready != TRI_YES) {
+        v->why = WHY_NOT_READY_YET;
+        return false;
+    }
+    since = k->ready_since;
+    if (l->p->agents && l->f->kubelet.renewed == TRI_YES && l->f->kubelet.since > since &&
+        l->f->slurm->ledger.episode == CAUSE_NOT_READY)
+        since = l->f->kubelet.since;
+    if (l->now - since >= l->p->resume_hold_ms)
+        return true;
+    v->why = WHY_HOLD_TIME;
+    look_again(l, since + l->p->resume_hold_ms);
+    return false;
+}
+
+/* Slurmd has to answer where its silence was seen. */
+static bool slurmd_in_doubt(const struct look *l)
+{
+    const struct slurm_node *s = l->f->slurm;
+
+    return s->base == SLURM_BASE_DOWN || s->not_responding ||
+           s->ledger.episode == CAUSE_SLURMD ||
+           (l->p->agents && l->f->agent && l->f->agent->slurmd != SLURMD_RUNNING);
+}
+
+/* Nothing stands against the node, and it is held by us or by slurmctld's own text. */
+static void give_back(struct look *l, struct verdict *v)
+{
+    const struct slurm_node *s = l->f->slurm;
+    const struct agent_fact *a = l->p->agents ? l->f->agent : NULL;
+
+    if (s->invalid_reg && l->f->kube && l->f->kube->ready == TRI_YES) {
+        v->why = WHY_INVALID_REG;
+        return;
+    }
+    if (!kube_agrees(l, v) || !agent_agrees(l, v))
+        return;
+    if (slurmd_in_doubt(l) &&
+        (l->f->probe.answers != TRI_YES || (a && a->slurmd != SLURMD_RUNNING))) {
+        v->why = WHY_SILENT;
+        return;
+    }
+    v->why = WHY_RESUMING;
+    if (!prove_first(l, v))
+        return;
+    v->verb = VERB_RESUME;
+    close_episode(&v->ledger);
+    if (a && !instance_is(a->instance, v->ledger.failed))
+        memset(v->ledger.failed, 0, sizeof(v->ledger.failed));
+    if (a && a->line.cpus)
+        v->ledger.line =
+            line_differs(l) && record_renewable(s) ? line_print(&a->line) : 0;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
 
 /*
  * A text that is left on a node which nobody holds. Slurm would put it under the next DOWN of its own
@@ -271,45 +384,99 @@ static bool stale_reason(const struct node_facts *f, const struct verdict *v)
     if (v->holder != HOLDER_NOBODY || !s->reason || s->rebooting)
         return false;
     /* where the ledger cannot be kept, this text is what tells of the overruling */
-    return !(s->extra_state == EXTRA_FOREIGN && v->ledger.overruled);
+    return !(s->extra_state == EXTRA_FOREIGN &&
+             (v->ledger.overruled || v->ledger.overruled_checks));
+}
+
+/* Slurmd's port and the kubelet's Lease are asked only where there is a doubt. */
+static bool is_suspect(const struct look *l, uint32_t standing, const struct verdict *v)
+{
+    const struct node_facts *f = l->f;
+    const struct agent_fact *a = f->agent;
+
+    for (size_t i = 0; i < cause_rows_n; i++) {
+        if ((standing & cause_bit(cause_rows[i].cause)) && cause_rows[i].overdue)
+            return true;
+    }
+    if (f->slurm->not_responding || (v->holder != HOLDER_NOBODY && slurmd_in_doubt(l)))
+        return true;
+    if (!l->p->agents || !f->kube)
+        return false;
+    /* one that was never heard is none: after a failover that would be all */
+    return !f->pod || !f->pod->ready || (a && a->linked == TRI_NO) ||
+           (a && a->linked == TRI_YES && a->slurmd != SLURMD_RUNNING);
+}
+
+/* A record that was deleted comes back only with a new slurmd. */
+static struct verdict not_registered(struct look *l)
+{
+    struct verdict v = {.why = WHY_NOT_REGISTERED};
+    const struct agent_fact *a = l->f->agent;
+
+    if (!l->f->selected || l->f->rival || !agent_heard(l) || a->phase >= AGENT_STOPPING ||
+        a->slurmd != SLURMD_RUNNING)
+        return v;
+    if (l->now - a->since >= ASK_AGAIN_MS) /* its first registration may take a while */
+        v.ask = ASK_RESTART_SLURMD;
+    else
+        v.look_again_at = a->since + ASK_AGAIN_MS;
+    return v;
+}
+
+/* What is only to be written down, or put right beside the state. */
+static void add_note(const struct look *l, struct verdict *v)
+{
+    const struct slurm_node *s = l->f->slurm;
+    _cleanup_(mem_freep) char *features = NULL;
+
+    v->write_extra = s->extra_state == EXTRA_OURS;
+    v->blank_reason = v->verb == VERB_NONE && stale_reason(l->f, v);
+    if (v->verb != VERB_NONE)
+        return;
+    features = features_wanted(l->f);
+    if (features)
+        v->verb = VERB_FEATURES;
+    else if (v->blank_reason || (v->write_extra && !ledger_equal(&v->ledger, &s->ledger)))
+        v->verb = VERB_NOTE;
 }
 
 struct verdict decide(const struct node_facts *f, const struct policy *p, int64_t now)
 {
     struct verdict v = {.why = WHY_HEALTHY};
+    struct look l = {.f = f, .p = p, .now = now};
     const struct cause_row *worst, *any;
+    uint32_t standing, counted;
 
-    if (!f->slurm) {
-        v.why = WHY_NOT_REGISTERED;
-        return v;
-    }
+    if (!f->slurm)
+        return not_registered(&l);
     v.holder = decide_holder(f->slurm, f->slurm_uid);
     v.ledger = f->slurm->ledger;
     if (f->rival || !f->pool) {
         v.why = f->rival ? WHY_TWO_POOLS : WHY_NOT_OURS;
         return v;
     }
-    settle_ledger(f, &v);
-    (void)causes_standing(f, v.ledger.overruled, &worst);
-    (void)causes_standing(f, 0, &any);
+    standing = causes_standing(&l);
+    settle_ledger(&l, standing, &v);
+    counted = standing & ~overruled(&l, standing, &v.ledger);
+    worst = f->slurm->base != SLURM_BASE_DOWN ? pick(&l, counted, false) : NULL;
+    if (!worst)
+        worst = pick(&l, counted, true);
+    any = pick(&l, standing, true);
     v.cause = worst ? worst->cause : any ? any->cause : CAUSE_NONE;
-    v.suspect = (any && any->when_silent == VERB_DOWN) || f->slurm->not_responding ||
-                (v.holder != HOLDER_NOBODY && f->slurm->base == SLURM_BASE_DOWN);
+    v.suspect = is_suspect(&l, standing, &v);
 
     if (v.holder == HOLDER_PERSON)
         v.why = WHY_PERSON;
     else if (worst)
-        hold_for(worst, f, p, now, &v);
+        hold_for(worst, &l, &v);
     else if (v.holder != HOLDER_NOBODY)
-        give_back(f, p, now, &v);
+        give_back(&l, &v);
     else if (any)
         v.why = WHY_OVERRULED;
+    if (v.holder == HOLDER_NOBODY)
+        go_on_proving(&l, &v);
 
-    v.write_extra = f->slurm->extra_state == EXTRA_OURS;
-    v.blank_reason = v.verb == VERB_NONE && stale_reason(f, &v);
-    if (v.verb == VERB_NONE &&
-        (v.blank_reason ||
-         (v.write_extra && !ledger_equal(&v.ledger, &f->slurm->ledger))))
-        v.verb = VERB_NOTE;
+    add_note(&l, &v);
+    v.look_again_at = l.again_at;
     return v;
 }

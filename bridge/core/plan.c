@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "core/plan.h"
 
+#include "core/features.h"
 #include "core/text.h"
 
 /* What must go goes first; what is given back comes last. */
-static const enum verb order[] = {VERB_DOWN,   VERB_DRAIN, VERB_NOTE, VERB_FEATURES,
-                                  VERB_DELETE, VERB_RESUME};
+static const enum verb order[] = {VERB_DOWN,     VERB_DRAIN,  VERB_NOTE,
+                                  VERB_FEATURES, VERB_DELETE, VERB_RESUME};
 
 static bool same_change(const struct action *a, const struct action *b)
 {
@@ -56,6 +57,8 @@ void plan_make(const struct node_facts *facts, const struct verdict *verdicts, s
                 one.reason = text_reason(&facts[i], v->cause, v->down);
             else if (v->blank_reason)
                 one.reason = mem_strdup(REASON_BLANK);
+            if (v->verb == VERB_FEATURES)
+                one.features = features_wanted(&facts[i]);
             one.ledger = v->ledger;
             if (v->write_extra)
                 mem_set(&one.extra_other, facts[i].slurm->extra_other);

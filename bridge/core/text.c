@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/causes.h"
+
 bool text_is_ours(const char *reason)
 {
     static const char *const classes[] = {"k8s: ", "health: ", "update: ", "fail: "};
@@ -18,26 +20,28 @@ bool text_is_ours(const char *reason)
     return false;
 }
 
-static const char *class_of(enum cause c)
+/* How our reason for a cause begins, behind the prefix. */
+bool text_names(const char *reason, enum cause c)
 {
-    switch (c) {
-    case CAUSE_SLURMD:
-        return "fail";
-    case CAUSE_STOPPING:
-    case CAUSE_LINE:
-        return "update";
-    case CAUSE_HEALTH:
-    case CAUSE_UNPROVED:
-        return "health";
-    case CAUSE_CORDONED:
-    case CAUSE_LEFT_POOL:
-    case CAUSE_NOT_READY:
-    case CAUSE_GONE:
-    case CAUSE_NONE:
-    case CAUSE_COUNT_:
-        break;
-    }
-    return "k8s";
+    static const char *const begin[CAUSE_COUNT_] = {
+        [CAUSE_CORDONED] = "k8s: node is cordoned",
+        [CAUSE_LEFT_POOL] = "k8s: node left pool ",
+        [CAUSE_NOT_READY] = "k8s: node is NotReady",
+        [CAUSE_GONE] = "k8s: node is gone",
+        [CAUSE_SLURMD] = "fail: slurmd does not answer",
+        [CAUSE_STOPPING] = "update: the slurmd pod is being stopped",
+        [CAUSE_HEALTH] = "health: ", /* in the checks' own words */
+        [CAUSE_UNPROVED] = "health: PMIx probe failed",
+        [CAUSE_LINE] = "update: the node has ",
+    };
+    const size_t prefix = strlen(TEXT_PREFIX);
+
+    if (!begin[c] || !text_is_ours(reason) ||
+        strncmp(reason + prefix, begin[c], strlen(begin[c])) != 0)
+        return false;
+    return c != CAUSE_HEALTH ||
+           !(strncmp(reason, TEXT_NEW_NODE, strlen(TEXT_NEW_NODE)) == 0 ||
+             text_names(reason, CAUSE_UNPROVED));
 }
 
 /* The sentence of the first check that keeps the node from jobs and that nobody has overruled. */
@@ -156,7 +160,7 @@ static void make_clean(char *text)
 char *text_reason(const struct node_facts *f, enum cause c, bool down)
 {
     _cleanup_(mem_freep) char *what = cause_text(f, c);
-    char *text = mem_printf(TEXT_PREFIX "%s: %s%s", class_of(c), what,
+    char *text = mem_printf(TEXT_PREFIX "%s: %s%s", cause_class(c), what,
                             down ? down_text(f, c) : "");
 
     make_clean(text);
@@ -196,9 +200,10 @@ static char *why_cause(const struct node_facts *f, const struct verdict *v,
         return mem_printf("Tidegate is about to %s, because %s.",
                           v->verb == VERB_DOWN ? "set it down" : "drain it", what);
     if (v->verb == VERB_DELETE)
-        return mem_printf("Tidegate is about to delete its record in Slurm, so that slurmd "
-                          "registers anew, because %s.",
-                          what);
+        return mem_printf(
+            "Tidegate is about to delete its record in Slurm, so that slurmd "
+            "registers anew, because %s.",
+            what);
     return mem_printf("Tidegate holds it in %s, because %s.", slurm_state(f), what);
 }
 
@@ -223,10 +228,11 @@ static char *why_no_agent(const struct node_facts *f)
     if (a && a->linked == TRI_YES && a->reported)
         return mem_strdup("The agent that reports from it is of another pod than the one "
                           "Kubernetes shows there.");
-    return mem_printf("It is fine in Kubernetes, but the agent in its slurmd pod (%s) has not "
-                      "reported to this bridge%s.",
-                      f->pod ? f->pod->name ? f->pod->name : "unnamed" : "there is none",
-                      a && a->linked == TRI_NO ? ": the link was lost" : "");
+    return mem_printf(
+        "It is fine in Kubernetes, but the agent in its slurmd pod (%s) has not "
+        "reported to this bridge%s.",
+        f->pod ? f->pod->name ? f->pod->name : "unnamed" : "there is none",
+        a && a->linked == TRI_NO ? ": the link was lost" : "");
 }
 
 char *text_why(const struct node_facts *f, const struct verdict *v)
@@ -307,18 +313,22 @@ static const char *cause_ends(enum cause c)
         return "The node joining Kubernetes again, or its record deleted in Slurm, ends "
                "it.";
     case CAUSE_SLURMD:
-        return "slurmd answering, with its agent's word that all is well, ends it; see the "
+        return "slurmd answering, with its agent's word that all is well, ends it; see "
+               "the "
                "log of its slurmd pod.";
     case CAUSE_STOPPING:
         return "The new pod's agent reporting, with slurmd running, ends it.";
     case CAUSE_HEALTH:
-        return "Its checks passing again end it, each by its own condition; `scontrol update "
+        return "Its checks passing again end it, each by its own condition; `scontrol "
+               "update "
                "state=resume` overrules those that fail now.";
     case CAUSE_UNPROVED:
-        return "A new start of its slurmd pod ends it, after which it proves itself again; "
+        return "A new start of its slurmd pod ends it, after which it proves itself "
+               "again; "
                "`scontrol update state=resume` takes it as it is.";
     case CAUSE_LINE:
-        return "Its last job ending: then its record is deleted, and slurmd registers anew.";
+        return "Its last job ending: then its record is deleted, and slurmd registers "
+               "anew.";
     case CAUSE_NONE:
     case CAUSE_COUNT_:
         break;
@@ -355,8 +365,9 @@ char *text_ends(const struct node_facts *f, const struct verdict *v)
     case WHY_STARTING:
         return mem_strdup("Tidegate resumes it when they have.");
     case WHY_QUALIFYING:
-        return mem_strdup("The job's end decides: resumed for all when it has passed, else "
-                          "drained with what went wrong.");
+        return mem_strdup(
+            "The job's end decides: resumed for all when it has passed, else "
+            "drained with what went wrong.");
     case WHY_HEALTHY:
     case WHY_NOT_OURS:
     case WHY_RESUMING:
@@ -409,8 +420,9 @@ char *text_event_message(enum verb v, const char *detail)
     case VERB_FEATURES:
         return mem_printf("Its features in Slurm are now %s.", detail ? detail : "none");
     case VERB_DELETE:
-        return mem_strdup("Its record in Slurm was deleted, so that slurmd registers anew "
-                          "with what the node has now.");
+        return mem_strdup(
+            "Its record in Slurm was deleted, so that slurmd registers anew "
+            "with what the node has now.");
     case VERB_NOTE:
     case VERB_NONE:
         break;

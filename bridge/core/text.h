@@ -16,6 +16,10 @@
 /* True when a reason is of this bridge's making: tidegate/<class>: <text>, with a class it knows. */
 bool text_is_ours(const char *reason);
 
+/* True when it is our reason for that cause. More may stand behind it: that slurmd does not answer, or what
+ * slurmctld appended. */
+bool text_names(const char *reason, enum cause c);
+
 /* The Slurm reason for a cause. `down`: for DOWN. Printable ASCII, also where an agent's own words are in
  * it. The caller frees. */
 char *text_reason(const struct node_facts *f, enum cause c, bool down);
