@@ -63,7 +63,8 @@ static void add_overruled(cJSON *o, const struct verdict *v)
     cJSON *list = checked(cJSON_AddArrayToObject(o, "overruled"));
 
     for (enum cause c = CAUSE_NONE + 1; c < CAUSE_COUNT_; c++) {
-        if (v->ledger.overruled & (UINT32_C(1) << c))
+        if ((v->ledger.overruled & (UINT32_C(1) << c)) ||
+            (c == CAUSE_HEALTH && v->ledger.overruled_checks))
             (void)cJSON_AddItemToArray(list, checked(cJSON_CreateString(cause_name(c))));
     }
 }
@@ -75,6 +76,58 @@ static void add_since(cJSON *o, const struct node_facts *f, const struct verdict
     if (v->holder != HOLDER_NOBODY && f->slurm && f->slurm->reason_at)
         since = k8s_time_format(f->slurm->reason_at, false);
     add_str(o, "since", since);
+}
+
+static const char *phase_name(enum agent_phase p)
+{
+    static const char *const names[] = {[AGENT_STARTING] = "starting",
+                                        [AGENT_UP] = "up",
+                                        [AGENT_STOPPING] = "stopping",
+                                        [AGENT_GIVING_UP] = "giving-up"};
+
+    return (size_t)p < TG_LEN(names) ? names[p] : "unknown";
+}
+
+static const char *slurmd_name(enum slurmd_state s)
+{
+    static const char *const names[] = {
+        [SLURMD_OFF] = "off", [SLURMD_RUNNING] = "running", [SLURMD_WAITING] = "waiting"};
+
+    return (size_t)s < TG_LEN(names) ? names[s] : "unknown";
+}
+
+static void add_checks(cJSON *o, const struct agent_fact *a)
+{
+    cJSON *list = checked(cJSON_AddArrayToObject(o, "checks"));
+
+    for (size_t i = 0; i < a->n_checks; i++) {
+        _cleanup_(mem_freep) char *since =
+            a->checks[i].since ? k8s_time_format(a->checks[i].since, false) : NULL;
+        cJSON *check = checked(cJSON_CreateObject());
+
+        add_str(check, "name", a->checks[i].name);
+        add_str(check, "text", a->checks[i].text);
+        add_str(check, "since", since);
+        (void)cJSON_AddItemToArray(list, check);
+    }
+}
+
+/* What its agent said last; null: never heard of. */
+static void add_agent(cJSON *o, const struct agent_fact *a)
+{
+    cJSON *part;
+
+    if (!a) {
+        (void)checked(cJSON_AddNullToObject(o, "agent"));
+        return;
+    }
+    part = checked(cJSON_AddObjectToObject(o, "agent"));
+    add_str(part, "linked", tri_name(a->linked));
+    add_str(part, "phase", phase_name(a->phase));
+    add_str(part, "slurmd", slurmd_name(a->slurmd));
+    (void)checked(cJSON_AddNumberToObject(part, "restarts", a->slurmd_restarts));
+    (void)checked(cJSON_AddNumberToObject(part, "steps", a->steps));
+    add_checks(part, a);
 }
 
 static cJSON *node_json(const struct node_facts *f, const struct verdict *v)
@@ -95,6 +148,7 @@ static cJSON *node_json(const struct node_facts *f, const struct verdict *v)
     add_str(part, "extra",
             f->slurm && f->slurm->extra_state == EXTRA_FOREIGN ? "foreign" : "ours");
     add_str(o, "slurmd", tri_name(f->probe.answers));
+    add_agent(o, f->agent);
     add_str(o, "holder", holder_name(v->holder));
     add_since(o, f, v);
     add_str(o, "cause", cause_name(v->cause));

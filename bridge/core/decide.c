@@ -132,6 +132,29 @@ static void close_episode(struct ledger *l)
     l->checks = 0;
 }
 
+/*
+ * The checks whose failing keeps the node drained although a person had overruled them: the prolog drains
+ * by itself, in our words and without an episode, and so after that resume. To resume it once more would
+ * cost one job after the other.
+ */
+static uint64_t refused_since(const struct look *l, const struct verdict *v)
+{
+    const struct slurm_node *s = l->f->slurm;
+    uint64_t named = 0;
+
+    if (v->holder != HOLDER_TIDEGATE || s->ledger.episode != CAUSE_NONE ||
+        !agent_heard(l) || !text_names(s->reason, CAUSE_HEALTH))
+        return 0;
+    for (size_t i = 0; i < l->f->agent->n_checks; i++) {
+        const struct check_fact *c = &l->f->agent->checks[i];
+        _cleanup_(mem_freep) char *text = text_reason_of_check(c);
+
+        if (strcmp(text, s->reason) == 0)
+            named |= check_bit(c->name);
+    }
+    return named ? named : UINT64_MAX; /* other figures in the text: any of them */
+}
+
 /* A person has resumed what was drained for `episode`: that, and what was less bad at that time. */
 static void overrule(const struct look *l, enum cause episode, struct ledger *ret)
 {
@@ -170,7 +193,7 @@ static void settle_ledger(const struct look *l, uint32_t standing, struct verdic
     if (!(standing & cause_bit(CAUSE_HEALTH)))
         ledger->overruled_checks = 0;
     else if (agent_heard(l))
-        ledger->overruled_checks &= failing_checks(l);
+        ledger->overruled_checks &= failing_checks(l) & ~refused_since(l, v);
 }
 
 /* Those of `standing` that a person has overruled. */

@@ -167,6 +167,15 @@ char *text_reason(const struct node_facts *f, enum cause c, bool down)
     return text;
 }
 
+char *text_reason_of_check(const struct check_fact *c)
+{
+    char *text = mem_printf(TEXT_PREFIX "%s: %s", cause_class(CAUSE_HEALTH),
+                            c->text ? c->text : "");
+
+    make_clean(text);
+    return text;
+}
+
 /* The same for a sentence; fits behind "because ". */
 static char *because(const struct node_facts *f, enum cause c)
 {

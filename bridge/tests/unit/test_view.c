@@ -36,7 +36,8 @@ static void nodes(void **state)
         "SchedulingDisabled\","
         "\"pod\":\"\"},\"slurm\":{\"state\":\"IDLE+DRAIN\",\"reason\":\"say "
         "\\\"hi\\\"\\n\","
-        "\"jobs\":2,\"extra\":\"ours\"},\"slurmd\":\"unknown\",\"holder\":\"person\","
+        "\"jobs\":2,\"extra\":\"ours\"},\"slurmd\":\"unknown\",\"agent\":null,\"holder\":"
+        "\"person\","
         "\"since\":\"2024-12-01T10:46:40Z\",\"cause\":\"cordoned\","
         "\"overruled\":[\"cordoned\",\"gone\"],\"why\":\"A person holds it in IDLE+DRAIN "
         "with the "
@@ -47,7 +48,8 @@ static void nodes(void **state)
         "{\"name\":\"w2\",\"pool\":\"hpc\",\"kubernetes\":{\"state\":\"Gone\",\"pod\":"
         "\"\"},"
         "\"slurm\":{\"state\":\"none\",\"reason\":\"\",\"jobs\":0,\"extra\":\"ours\"},"
-        "\"slurmd\":\"unknown\",\"holder\":\"nobody\",\"since\":\"\",\"cause\":\"none\","
+        "\"slurmd\":\"unknown\",\"agent\":null,\"holder\":\"nobody\",\"since\":\"\","
+        "\"cause\":\"none\","
         "\"overruled\":[],\"why\":\"Pool hpc selects it, but no slurmd of that name has "
         "registered "
         "with slurmctld; it has no slurmd pod.\",\"ends\":\"Its slurmd pod registering "
@@ -67,6 +69,36 @@ static void one_node(void **state)
         strstr(text, "\"slurm\":{\"fresh\":false,\"error\":\"no route\"},\"node\":{"));
     /* a reason that is left over on a free node says nothing of since when it is free */
     assert_non_null(strstr(text, "\"since\":\"\""));
+}
+
+/* Its words are outside bytes: JSON keeps them from doing harm. */
+static void agent(void **state)
+{
+    struct view_head head = {.slurm_fresh = true};
+    struct check_fact checks[] = {{.name = (char[]){"scratch"},
+                                   .text = (char[]){"/scratch is full: \"rm\" \x1b[2J"},
+                                   .since = INT64_C(1733050000000)},
+                                  {.name = (char[]){"gpu"}}};
+    struct agent_fact a = {.linked = TRI_YES,
+                           .phase = AGENT_GIVING_UP,
+                           .slurmd = SLURMD_WAITING,
+                           .slurmd_restarts = 3,
+                           .steps = 2,
+                           .checks = checks,
+                           .n_checks = 2};
+    struct node_facts f = {
+        .name = "w1", .kube = &kube, .pool = &hpc, .slurm = &slurm, .agent = &a};
+    struct verdict v = {.ledger = {.overruled_checks = 1}};
+    _cleanup_(mem_freep) char *text = view_node(&head, &f, &v);
+
+    (void)state;
+    assert_non_null(strstr(
+        text, "\"agent\":{\"linked\":\"yes\",\"phase\":\"giving-up\",\"slurmd\":"
+              "\"waiting\",\"restarts\":3,\"steps\":2,\"checks\":[{\"name\":\"scratch\","
+              "\"text\":\"/scratch is full: \\\"rm\\\" \\u001b[2J\","
+              "\"since\":\"2024-12-01T10:46:40Z\"},"
+              "{\"name\":\"gpu\",\"text\":\"\",\"since\":\"\"}]}"));
+    assert_non_null(strstr(text, "\"overruled\":[\"health\"]"));
 }
 
 static void error(void **state)
@@ -99,6 +131,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TITLED("all nodes, with every field and its quotes", nodes),
         TITLED("one node, and the error of Slurm's side", one_node),
+        TITLED("what its agent says", agent),
         TITLED("an error is a JSON object", error),
         TITLED("promise 4: a Node without the Ready condition is Unknown", kube_states),
     };
