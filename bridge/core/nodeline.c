@@ -330,10 +330,20 @@ static int put_cores(struct buf *b, const struct machine_device *d)
     return r;
 }
 
+/* True when the cores of the line are the cores of the machine, in their order. */
+static bool is_whole(const struct machine *m, const struct node_line *l)
+{
+    uint64_t cpus = 0;
+
+    for (size_t i = 0; i < m->n_cores; i++)
+        cpus += m->cores[i].cpus;
+    return cpus == l->cpus && (uint64_t)l->sockets * l->cores == m->n_cores;
+}
+
 char *nodeline_gres_conf(const struct machine *m, const struct node_line *l,
                          const char *node)
 {
-    bool whole = (uint64_t)l->sockets * l->cores == m->n_cores;
+    bool whole = is_whole(m, l);
     _cleanup_(mem_freep) bool *done = mem_calloc(m->n_devices + 1, sizeof(*done));
     _cleanup_(mem_freep) const struct machine_device **group =
         mem_calloc(m->n_devices + 1, sizeof(struct machine_device *));
