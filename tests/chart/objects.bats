@@ -27,7 +27,7 @@ Deployment/tidegate-login PersistentVolumeClaim/tidegate-controller-state Pool/h
 Service/tidegate-bridge Service/tidegate-controller Service/tidegate-login" ]
     holds 'named("DaemonSet"; "tidegate-node-hpc").spec.template.spec.nodeSelector == {"tidegate.dev/pool": "hpc"}'
     holds 'named("Pool"; "hpc").spec == {nodeSelector: {"tidegate.dev/pool": "hpc"}, partition: "hpc",
-        feature: "hpc", confinement: "none"}'
+        feature: "hpc", confinement: "none", featureLabels: [], qualify: false}'
 }
 
 @test "controller, login, bridge and the upgrade's Job keep to Pod Security 'restricted'" {
@@ -49,11 +49,13 @@ Service/tidegate-bridge Service/tidegate-controller Service/tidegate-login" ]
     holds '[pods | component("node")] | length == 1 and all(
         .spec.securityContext.seccompProfile.type == "RuntimeDefault"
         and (.spec | .hostNetwork or .hostPID or .hostIPC | not)
-        and all(.spec.volumes[]; has("hostPath") | not)
+        and [.spec.volumes[] | select(has("hostPath")).name] == ["node-state"]
         and all(containers; .securityContext | .privileged != true and .allowPrivilegeEscalation == false
             and .capabilities.drop == ["ALL"]
             # Pod Security baseline lets a container add these.
             and (.capabilities.add - ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"]) == []))'
+    # With an emptyDir for what the agent keeps, Pod Security baseline takes the pods.
+    holds 'all(pods | component("node") | .spec.volumes[]; has("hostPath") | not)' --set poolDefaults.nodeStateDir=
     holds '[pods | component("node") | .spec.containers[0].securityContext] | length == 2 and all(.privileged)' \
         -f "$chart/ci/cgroup-values.yaml"
 }
@@ -73,6 +75,7 @@ Service/tidegate-bridge Service/tidegate-controller Service/tidegate-login" ]
     [ "$output" = "* customresourcedefinitions pools.tidegate.dev get,patch
 * nodes  get,list,watch
 default events  create,patch
+kube-node-lease leases  get
 tidegate leases  create
 tidegate leases tidegate-bridge get,update
 tidegate pods  get,list,watch
@@ -210,6 +213,99 @@ tidegate pools/status  patch" ]
         --set poolDefaults.priorityClassName=low --set-json \
         'pools=[{"name":"a","shmSize":"2Gi","tolerations":[{"operator":"Exists"}]},{"name":"b"}]'
     [ "$output" = "2Gi 1 low; 1Gi 0 low" ]
+}
+
+@test "a pool's checks are the default ones with its own changes, as the agent reads them" {
+    checks='named("ConfigMap"; "tidegate-node-day-checks").data["checks.json"] | fromjson.checks'
+    run -0 ask "$checks | map(.name) | join(\" \")" -f "$chart/ci/full-values.yaml"
+    [ "$output" = "clock ecc gpu leftovers memory munge root scratch spool tmp" ]
+    # A key of a check replaces that key, the others stay.
+    holds "$checks"' | map(select(.name == "ecc")) == [{name: "ecc", command: ["tidegate-node", "check", "ecc"],
+        period: 600, fail: {times: 1, of: 1}, clear: "boot"}]' -f "$chart/ci/full-values.yaml"
+    holds "$checks"' | map(select(.name == "scratch")) == [{name: "scratch", period: 30, deadline: 5, clear: "person",
+        command: ["/etc/tidegate/check-scripts/scratch.sh", "/scratch"]}]' -f "$chart/ci/full-values.yaml"
+    # The other pool has what the chart has, but for what is off for all.
+    run -0 ask 'named("ConfigMap"; "tidegate-node-0-checks").data["checks.json"] | fromjson.checks | map(.name)
+        | join(" ")' -f "$chart/ci/full-values.yaml" --set poolDefaults.checks.munge=null
+    [ "$output" = "clock ecc gpu leftovers memory root spool tmp" ]
+    run -0 ask 'named("ConfigMap"; "tidegate-node-gpu-checks").data["checks.json"] | fromjson.checks | map(.name)
+        | join(" ")' -f "$chart/ci/cgroup-values.yaml"
+    [ "$output" = "clock ecc gpu leftovers memory munge root spool" ]
+}
+
+@test "programs of the site's own are mounted executable where prolog, epilog and checks look for them" {
+    holds 'pods | component("node") | select(.name == "DaemonSet tidegate-node-day").spec
+        | ([.volumes[] | select(.configMap.defaultMode == 493) | .configMap.name] | sort)
+            == ["tidegate-node-day-check-scripts", "tidegate-node-day-epilog", "tidegate-node-day-prolog"]
+        and ([.containers[0].volumeMounts[] | select(.mountPath | startswith("/etc/tidegate/")).mountPath] | sort)
+            == ["/etc/tidegate/check-scripts", "/etc/tidegate/checks", "/etc/tidegate/epilog", "/etc/tidegate/prolog"]' \
+        -f "$chart/ci/full-values.yaml"
+    holds 'named("ConfigMap"; "tidegate-node-day-prolog").data == {"10-clean": "#!/bin/sh\nrm -rf /scratch/*\n"}' \
+        -f "$chart/ci/full-values.yaml"
+    holds 'named("ConfigMap"; "tidegate-node-hpc-prolog").data == {}'
+}
+
+@test "the agent is PID 1 of a compute pod, and gets what it needs by its environment" {
+    holds 'all(pods | component("node") | .spec.containers[0]; .command == ["/usr/bin/tidegate-node", "run"]
+        and (has("args") | not))' -f "$chart/ci/cgroup-values.yaml"
+    env='pods | component("node") | .spec.containers[0].env | map({(.name): .value}) | add'
+    holds "$env"' | .TIDEGATE_AGENTS == "$(TIDEGATE_BRIDGE_SERVICE_HOST):6821" and .TIDEGATE_BRIDGE_UID == "64030"
+        and .TIDEGATE_GRACE == "30" and .TIDEGATE_RESERVE_CPUS == "0" and .TIDEGATE_RESERVE_MEMORY_MIB == "512"
+        and .TIDEGATE_SOCKETS == "package" and .TIDEGATE_GRES == "no"
+        and .TIDEGATE_CHECKS == "/etc/tidegate/checks/checks.json" and .TIDEGATE_STATE == "/var/lib/tidegate"'
+    # A key of the reserve leaves the other as it is.
+    holds '[pods | component("node") | .spec.containers[0].env | map({(.name): .value}) | add
+        | [.TIDEGATE_RESERVE_CPUS, .TIDEGATE_RESERVE_MEMORY_MIB, .TIDEGATE_SOCKETS]]
+        == [["2", "512", "numa"], ["0", "512", "package"]]' -f "$chart/ci/full-values.yaml"
+    holds '[pods | component("node") | .spec.containers[0].env | map({(.name): .value}) | add | .TIDEGATE_GRES]
+        == ["no", "yes"]' -f "$chart/ci/cgroup-values.yaml"
+    # Without a bridge nobody would resume a node that waits for its checks.
+    holds "$env"' | .TIDEGATE_AGENTS == ""' --set bridge.replicas=0
+}
+
+@test "agents reach the bridge by its Service, and nobody else reaches that port" {
+    holds 'named("Service"; "tidegate-bridge").spec.ports | any(.[]; .name == "agents" and .port == 6821
+        and .targetPort == "agents")'
+    holds 'named("Deployment"; "tidegate-bridge").spec.template.spec.containers[0].ports
+        | any(.[]; .name == "agents" and .containerPort == 6821)'
+    holds '(pods | select(.name == "DaemonSet tidegate-node-hpc").labels) as $node
+        | (pods | select(.name == "Deployment tidegate-bridge").labels) as $bridge
+        | named("NetworkPolicy"; "tidegate-bridge").spec
+        | (.podSelector.matchLabels | to_entries | all(.[]; $bridge[.key] == .value))
+        and .ingress[0].ports == [{port: "agents"}]
+        and (.ingress[0].from[0].podSelector.matchLabels | to_entries | all(.[]; $node[.key] == .value))
+        and (.ingress[0].from[0].podSelector.matchLabels["app.kubernetes.io/component"] == "node")
+        and .ingress[1] == {ports: [{port: "http"}]}'
+    holds '[kind("NetworkPolicy")] == []' --set bridge.networkPolicy=false
+}
+
+@test "what the agent keeps is on the node, apart by namespace, release and pool" {
+    holds '[pods | component("node") | .spec.volumes[] | select(.name == "node-state").hostPath] == [
+        {path: "/var/lib/tidegate/tidegate/tidegate/cpu", type: "DirectoryOrCreate"},
+        {path: "/var/lib/tidegate/tidegate/tidegate/gpu", type: "DirectoryOrCreate"}]' -f "$chart/ci/cgroup-values.yaml"
+}
+
+@test "a pool's wish for proof and for features from labels is in its Pool" {
+    holds '[kind("Pool").spec | {qualify, featureLabels}] == [{qualify: false, featureLabels: []},
+        {qualify: true, featureLabels: []}]' -f "$chart/ci/cgroup-values.yaml"
+    holds 'named("Pool"; "day").spec.featureLabels
+        == ["node.kubernetes.io/instance-type", "feature.node.kubernetes.io/"]' -f "$chart/ci/full-values.yaml"
+}
+
+@test "slurm.conf: prolog and epilog ask the agent, on all nodes before a job starts, and a refusal costs no job" {
+    for file in "$chart"/ci/*-values.yaml; do
+        run -0 conf -f "$file"
+        for line in Prolog=/usr/libexec/tidegate/prolog Epilog=/usr/libexec/tidegate/epilog \
+            PrologFlags=Alloc,DeferBatch,ForceRequeueOnFail PropagateResourceLimitsExcept=MEMLOCK; do
+            grep -qx "$line" <<<"$output"
+        done
+        grep -qE '^SchedulerParameters=nohold_on_prolog_fail(,|$)' <<<"$output"
+    done
+    run -0 conf
+    grep -qx 'SchedulerParameters=nohold_on_prolog_fail,bf_interval=5,bf_max_time=30,sched_interval=5' <<<"$output"
+    ! grep -q GresTypes <<<"$output"
+    run -0 conf -f "$chart/ci/cgroup-values.yaml"
+    grep -qx GresTypes=gpu <<<"$output"
 }
 
 @test "users and groups are what was asked for" {

@@ -100,6 +100,34 @@ END
     render --set-json 'pools=[{"name":"a"},{"name":"b"}]' >/dev/null
 }
 
+@test "a bad check, reserve or program is refused with the path of its key" {
+    refused "at '/poolDefaults/checks/root/moments/0'" --set-json 'poolDefaults={"checks":{"root":{"moments":["boot"]}}}'
+    refused "at '/poolDefaults/checks/root': additional properties 'timeout'" --set poolDefaults.checks.root.timeout=3
+    refused "at '/poolDefaults/checks/root/clear'" --set poolDefaults.checks.root.clear=never
+    refused "at '/poolDefaults/checks/root/fail/of'" --set poolDefaults.checks.root.fail.of=17
+    refused "invalid propertyName 'Root'" --set poolDefaults.checks.Root.period=3
+    refused "at '/poolDefaults/reserve': additional properties 'memory'" --set poolDefaults.reserve.memory=1Gi
+    refused "at '/poolDefaults/reserve/cpus'" --set poolDefaults.reserve.cpus=500m
+    refused "at '/poolDefaults/prolog/clean'" --set poolDefaults.prolog.clean='rm -rf /scratch'
+    refused "invalid propertyName '../x'" --set-json 'poolDefaults={"epilog":{"../x":"#!/bin/sh"}}'
+    refused "at '/poolDefaults/nodeStateDir'" --set poolDefaults.nodeStateDir=var/lib
+    refused "at '/poolDefaults/featureLabels/0'" --set 'poolDefaults.featureLabels[0]=a/b/c'
+    refused "at '/poolDefaults/qualify'" --set poolDefaults.qualify=always
+    refused "at '/poolDefaults/sockets'" --set poolDefaults.sockets=node
+}
+
+@test "checks that can not work are refused in words" {
+    refused 'the check "scratch" of "a" has no command' --set-json 'pools=[{"name":"a","checks":{"scratch":{"period":5}}}]'
+    refused 'the check "root" of "hpc" fails 3 times of 2' --set-json 'poolDefaults={"checks":{"root":{"fail":{"times":3,"of":2}}}}'
+    refused 'the check "leftovers" of "hpc" has a deadline of 60 s' --set poolDefaults.checks.leftovers.deadline=60
+    refused 'the check "x" of "hpc" runs /etc/tidegate/check-scripts/x.sh, but checkScripts has no "x.sh"' \
+        --set-json 'poolDefaults={"checks":{"x":{"command":["/etc/tidegate/check-scripts/x.sh"]}}}'
+    refused '"a" has 69 checks, expected at most 64' --set-json \
+        "pools=[{\"name\":\"a\",\"checks\":{$(printf '"c%d":{"command":["true"]},' {1..59})\"c60\":{\"command\":[\"true\"]}}}]"
+    # What is switched off needs nothing.
+    render --set-json 'pools=[{"name":"a","checks":{"root":null,"none":null}}]' >/dev/null
+}
+
 @test "users that do not fit each other are refused in words" {
     refused '"a" is there twice' --set-json \
         'users=[{"name":"a","uid":1000,"gid":1000},{"name":"a","uid":1001,"gid":1000}]'

@@ -39,17 +39,52 @@ imagePullPolicy: {{ $v.pullPolicy }}
 - {name: TIDEGATE_BRIDGE_URL, value: "http://$({{ $prefix }}_BRIDGE_SERVICE_HOST):8080"}
 {{- end -}}
 
-{{- /* The pools with their defaults filled in, as a JSON array. */ -}}
+{{- /* Where agents find the bridge. Without one nobody would resume a node that waits for its checks: no address then. */ -}}
+{{- define "tidegate.agents" -}}
+{{- if .Values.bridge.replicas -}}
+$({{ .Release.Name | upper | replace "-" "_" }}_BRIDGE_SERVICE_HOST):6821
+{{- end -}}
+{{- end -}}
+
+{{- /* The pools with their defaults filled in, as a JSON array; checks and reserve are merged key by key. */ -}}
 {{- define "tidegate.pools" -}}
 {{- $pools := list -}}
 {{- range .Values.pools -}}
 {{-   $pool := deepCopy $.Values.poolDefaults -}}
-{{-   range $key, $value := . }}{{ $_ := set $pool $key $value }}{{ end -}}
+{{-   range $key, $value := . -}}
+{{-     if and (eq $key "reserve") $value }}{{ $value = mergeOverwrite $pool.reserve $value }}{{ end -}}
+{{-     if eq $key "checks" }}{{ $value = include "tidegate.mergeChecks" (list $pool.checks $value) | fromJson }}{{ end -}}
+{{-     $_ := set $pool $key $value -}}
+{{-   end -}}
 {{-   if not $pool.nodeSelector }}{{ $_ := set $pool "nodeSelector" (dict "tidegate.dev/pool" .name) }}{{ end -}}
 {{-   if not $pool.partition }}{{ $_ := set $pool "partition" .name }}{{ end -}}
 {{-   $pools = append $pools $pool -}}
 {{- end -}}
 {{ toJson $pools }}
+{{- end -}}
+
+{{- /* (list CHECKS CHECKS): the second over the first, as JSON; null switches a check off. */ -}}
+{{- define "tidegate.mergeChecks" -}}
+{{- $all := deepCopy (index . 0) -}}
+{{- range $name, $check := index . 1 | default dict -}}
+{{-   if kindIs "invalid" $check -}}
+{{-     $all = omit $all $name -}}
+{{-   else -}}
+{{-     $old := get $all $name | default dict -}}
+{{-     range $key, $value := $check }}{{ $_ := set $old $key $value }}{{ end -}}
+{{-     $_ := set $all $name $old -}}
+{{-   end -}}
+{{- end -}}
+{{ toJson $all }}
+{{- end -}}
+
+{{- /* A pool's checks as the agent reads them. */ -}}
+{{- define "tidegate.checks" -}}
+{{- $checks := list -}}
+{{- range $name, $check := .checks -}}
+{{-   if $check }}{{ $checks = append $checks (merge (dict "name" $name) $check) }}{{ end -}}
+{{- end -}}
+{{ dict "checks" $checks | toPrettyJson }}
 {{- end -}}
 
 {{- /* The user of the login pods as JSON: name, uid, gid, home. */ -}}

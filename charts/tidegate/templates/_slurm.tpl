@@ -3,7 +3,10 @@
 {{- /* What clients read of slurm.conf too: a change of this part restarts login and bridge, a new pool does not. */ -}}
 {{- define "tidegate.slurmBase" -}}
 {{- $s := .Values.slurm -}}
-{{- $cgroup := eq "cgroup" (index (include "tidegate.pools" . | fromJsonArray) 0).confinement -}}
+{{- $pools := include "tidegate.pools" . | fromJsonArray -}}
+{{- $cgroup := eq "cgroup" (index $pools 0).confinement -}}
+{{- $gres := false -}}
+{{- range $pools }}{{ if .gres }}{{ $gres = true }}{{ end }}{{ end -}}
 ClusterName={{ $s.clusterName }}
 SlurmctldHost={{ .Release.Name }}-controller(@SLURMCTLD_IP@)
 SlurmctldParameters={{ prepend $s.slurmctldParameters "enable_configless" | join "," }}
@@ -26,6 +29,17 @@ JobAcctGatherType={{ ternary "jobacct_gather/cgroup" "jobacct_gather/linux" $cgr
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 LaunchParameters=enable_nss_slurm
+# By files of the node image: they ask the agent of the node, then run the site's own. On each node of a job, before it
+# starts anywhere; what a node refuses waits for another.
+Prolog=/usr/libexec/tidegate/prolog
+Epilog=/usr/libexec/tidegate/epilog
+PrologFlags=Alloc,DeferBatch,ForceRequeueOnFail
+SchedulerParameters={{ prepend $s.schedulerParameters "nohold_on_prolog_fail" | join "," }}
+# Locked memory (RDMA) is limited by the node's pod, not by the shell that a job is submitted from.
+PropagateResourceLimitsExcept=MEMLOCK
+{{- if $gres }}
+GresTypes=gpu
+{{- end }}
 {{- with $s.defMemPerCPU }}
 DefMemPerCPU={{ int64 . }}
 {{- end }}

@@ -33,7 +33,36 @@
 {{-       fail (printf "pools: %q sets partitionOptions.%s, which the chart sets itself: remove it" $pool.name $key) -}}
 {{-     end -}}
 {{-   end -}}
+{{-   include "tidegate.validateChecks" $pool -}}
 {{-   $seen = append $seen $pool -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* What would else be said by the agent of each node, when it reads them. */ -}}
+{{- define "tidegate.validateChecks" -}}
+{{- if gt (len .checks) 64 -}}
+{{-   fail (printf "pools: %q has %d checks, expected at most 64: switch some off" .name (len .checks)) -}}
+{{- end -}}
+{{- range $name, $check := .checks -}}
+{{-   $what := printf "pools: the check %q of %q" $name $.name -}}
+{{-   if not $check.command -}}
+{{-     fail (printf "%s has no command: give it one, or null to switch it off" $what) -}}
+{{-   end -}}
+{{-   $fail := $check.fail | default (dict "times" 2 "of" 3) -}}
+{{-   $times := int64 ($fail.times | default 2) -}}
+{{-   $of := int64 ($fail.of | default $times) -}}
+{{-   if gt $times $of -}}
+{{-     fail (printf "%s fails %d times of %d, which can not be: fail.times must be at most fail.of" $what $times $of) -}}
+{{-   end -}}
+{{-   $moments := $check.moments | default list -}}
+{{-   if and (or (has "prolog" $moments) (has "epilog" $moments)) (gt (int64 ($check.deadline | default 8)) 8) -}}
+{{-     fail (printf "%s has a deadline of %d s, but jobs wait for a check of prolog or epilog: at most 8" $what (int64 $check.deadline)) -}}
+{{-   end -}}
+{{-   $command := first $check.command | default "" -}}
+{{-   $script := trimPrefix "/etc/tidegate/check-scripts/" $command -}}
+{{-   if and (ne $script $command) (not (hasKey $.checkScripts $script)) -}}
+{{-     fail (printf "%s runs %s, but checkScripts has no %q: add it there" $what $command $script) -}}
+{{-   end -}}
 {{- end -}}
 {{- end -}}
 
