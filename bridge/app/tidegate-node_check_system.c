@@ -106,7 +106,7 @@ int check_munge(struct check_call *c)
 {
     static const char payload[] = "tidegate-node check munge";
     const struct check_option options[] = {{0}};
-    struct buf text = BUF_INIT(4 * CRED_PAYLOAD_MAX);
+    struct buf text = BUF_INIT(4UL * CRED_PAYLOAD_MAX);
     struct cred cred = {0};
     struct err err = {""};
     int r = check_read_options(c, options);

@@ -54,7 +54,7 @@ static int opt_range(const cJSON *obj, const char *path, int64_t max, int64_t *r
 
 static int read_name(const cJSON *obj, char **ret, struct err *err)
 {
-    const char *name;
+    const char *name = NULL;
     int r = json_get_str(obj, "name", &name, err);
 
     if (r < 0)
@@ -70,7 +70,7 @@ static int read_name(const cJSON *obj, char **ret, struct err *err)
 
 static int read_command(const cJSON *obj, char ***ret, struct err *err)
 {
-    const cJSON *list, *item;
+    const cJSON *list = NULL, *item;
     size_t n = 0;
     int r = json_get_array(obj, "command", &list, err);
 
@@ -93,7 +93,7 @@ static int read_command(const cJSON *obj, char ***ret, struct err *err)
 
 static int read_moments(const cJSON *obj, unsigned *ret, struct err *err)
 {
-    const cJSON *list, *item;
+    const cJSON *list = NULL, *item;
     int r = json_opt_array(obj, "moments", &list, err);
 
     if (r < 0)
@@ -140,7 +140,7 @@ static int read_fail(const cJSON *obj, struct check_rule *ret, struct err *err)
 {
     static const char *const keys[] = {"times", "of", NULL};
     int64_t times = 2, of = 3;
-    const cJSON *fail;
+    const cJSON *fail = NULL;
     int r = json_opt_obj(obj, "fail", &fail, err);
 
     if (r == 0 && fail) {
@@ -247,7 +247,7 @@ int checkconf_parse(const char *text, size_t size, struct checkconf **ret,
     static const char *const keys[] = {"checks", NULL};
     _cleanup_(checkconf_freep) struct checkconf *c = NULL;
     _cleanup_(cJSON_Deletep) cJSON *obj = NULL;
-    const cJSON *list;
+    const cJSON *list = NULL;
     int r;
 
     if (size > CHECKCONF_MAX)

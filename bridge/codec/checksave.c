@@ -14,7 +14,7 @@
 static int copy_text(const cJSON *obj, const char *key, char *to, size_t size,
                      struct err *err)
 {
-    const char *text;
+    const char *text = NULL;
     int r = json_get_str(obj, key, &text, err);
 
     if (r < 0)
@@ -32,7 +32,7 @@ static int copy_text(const cJSON *obj, const char *key, char *to, size_t size,
 
 static int read_history(const cJSON *obj, struct check_state *s, struct err *err)
 {
-    const char *text;
+    const char *text = NULL;
     int r = json_get_str(obj, "history", &text, err);
 
     if (r < 0)
@@ -72,8 +72,8 @@ int checksave_parse(const char *text, size_t size, struct checksave **ret,
 {
     _cleanup_(checksave_freep) struct checksave *s = NULL;
     _cleanup_(cJSON_Deletep) cJSON *obj = NULL;
-    const cJSON *list, *item;
-    int64_t version;
+    const cJSON *list = NULL, *item;
+    int64_t version = 0;
     int r;
 
     if (size > CHECKSAVE_MAX)

@@ -179,28 +179,29 @@ static void make_directory(const char *path)
         (void)mkdir(directory, 0700); /* bind() says what is wrong */
 }
 
-static int listen_on(struct local *l, struct err *err)
+/* A descriptor, or a negative errno. */
+static int open_socket(const char *path, struct err *err)
 {
     struct sockaddr_un a;
     mode_t old;
-    int r = address_of(l->path, &a, err);
+    int fd, r = address_of(path, &a, err);
 
     if (r < 0)
         return r;
-    make_directory(l->path);
-    (void)unlink(l->path);
-    l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (l->fd < 0)
-        return err_set(err, -errno, "%s: no socket: %s", l->path, strerror(errno));
+    make_directory(path);
+    (void)unlink(path);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return err_set(err, -errno, "%s: no socket: %s", path, strerror(errno));
     old = umask(0177);
-    r = bind(l->fd, (struct sockaddr *)&a, sizeof(a)) < 0 ? -errno : 0;
+    r = bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ? -errno : 0;
     (void)umask(old);
-    if (r < 0 || listen(l->fd, BACKLOG) < 0)
-        return err_set(err, r < 0 ? r : -errno, "%s: cannot listen there: %s", l->path,
-                       strerror(r < 0 ? -r : errno));
-    r = sd_event_add_io(l->event, &l->io, l->fd, EPOLLIN, on_connection, l);
-    return r < 0 ? err_set(err, r, "%s: cannot be watched: %s", l->path, strerror(-r))
-                 : 0;
+    if (r == 0 && listen(fd, BACKLOG) < 0)
+        r = -errno;
+    if (r == 0)
+        return fd;
+    (void)close(fd);
+    return err_set(err, r, "%s: cannot listen there: %s", path, strerror(-r));
 }
 
 int local_new(sd_event *event, const char *path, local_cb cb, void *userdata,
@@ -214,9 +215,12 @@ int local_new(sd_event *event, const char *path, local_cb cb, void *userdata,
                         .path = mem_strdup(path),
                         .cb = cb,
                         .userdata = userdata};
-    r = listen_on(l, err);
+    l->fd = open_socket(path, err);
+    if (l->fd < 0)
+        return l->fd;
+    r = sd_event_add_io(l->event, &l->io, l->fd, EPOLLIN, on_connection, l);
     if (r < 0)
-        return r;
+        return err_set(err, r, "%s: cannot be watched: %s", path, strerror(-r));
     *ret = l;
     l = NULL;
     return 0;
