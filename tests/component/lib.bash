@@ -150,7 +150,7 @@ chart() {
     for part in "$@"; do parts+=(--show-only "templates/$part"); done
     helm template tidegate charts/tidegate -n $NS --kube-version 1.34 "${parts[@]}" \
         --set "slurm.slurmdTimeout=10,slurm.credExpire=5${CHART_VALUES:+,$CHART_VALUES}" \
-        --set "slurm.extraConf=SchedulerParameters=sched_interval=2\\,bf_interval=2"
+        --set-json 'slurm.schedulerParameters=["sched_interval=2","bf_interval=2"]'
 }
 
 kube_up() {
@@ -177,15 +177,18 @@ kube_up() {
 AS_SLURM=(setpriv --reuid slurm --regid slurm --clear-groups)
 as_alice() { setpriv --reuid 1000 --regid 1000 --clear-groups "$@"; }
 
-# The chart's slurm.conf, with the paths that many slurmds on one file system need.
+# The chart's slurm.conf; for slurmds that share one file system with paths of their own, and without what
+# needs an agent.
 slurm_conf() {
     kubectl get configmap -n $NS tidegate-slurm -o 'jsonpath={.data.slurm\.conf}' | sed "
         s/@SLURMCTLD_IP@/$IP/
         s|^\(StateSaveLocation\)=.*|\1=$RUN/state|" >"$SLURM_CONF"
     [[ -n ${PODS:-} ]] || sed -i "
+        /^\(Prolog\|Epilog\)=/d
         s|^\(SlurmdSpoolDir\)=.*|\1=$RUN/spool/%n|
         s|^\(SlurmdPidFile\)=.*|\1=$RUN/slurmd-%n.slurm-pid|" "$SLURM_CONF"
     kubectl get configmap -n $NS tidegate-slurm -o 'jsonpath={.data.cgroup\.conf}' >"$RUN/cgroup.conf"
+    kubectl get configmap -n $NS tidegate-slurm -o 'jsonpath={.data.mpi\.conf}' >"$RUN/mpi.conf"
 }
 
 slurmctld_up() {
@@ -385,7 +388,7 @@ pod_gone() { api DELETE "/api/v1/namespaces/$NS/pods/slurmd-$1" '{"gracePeriodSe
 agent_start() {
     spawn "slurmd-$1" tests/component/pod "$1" env -u SLURM_CONF NODE_NAME="$1" POD_UID="$(cat "$RUN/pods/$1/uid")" \
         POOL=hpc SLURMCTLD_IP=$IP TIDEGATE_AGENTS=$AGENTS TIDEGATE_BRIDGE_UID="$(id -u slurm)" \
-        TIDEGATE_GRACE=30 TIDEGATE_RESERVE_CPUS=0 TIDEGATE_RESERVE_MEMORY_MIB=0 \
+        TIDEGATE_GRACE=30 TIDEGATE_RESERVE_CPUS=0 TIDEGATE_RESERVE_MEMORY_MIB=0 TIDEGATE_GRES=no \
         TIDEGATE_CHECKS=/etc/tidegate/checks/checks.json TIDEGATE_STATE=/var/lib/tidegate \
         "${@:2}" "$TIDEGATE_BUILD/tidegate-node" run
 }
