@@ -9,6 +9,9 @@
 
 #include "app/tidegate-node.h"
 #include "codec/checksave.h"
+#include "io/local.h"
+
+#define RELEASE_MS 5000
 
 static const struct {
     const char *name;
@@ -192,11 +195,37 @@ int check_expect_names(const struct check_call *c, size_t min, size_t max,
 
 /* ---- the verb ---------------------------------------------------------------------- */
 
+/* By the agent, which keeps what the checks have found. */
+static int release(const char *name, const char *socket)
+{
+    struct local_question q = {.what = LOCAL_RELEASE};
+    struct local_reply reply;
+    struct err err = {""};
+
+    (void)snprintf(q.check, sizeof(q.check), "%s", name);
+    if (local_ask(socket, &q, RELEASE_MS, &reply, &err) < 0) {
+        (void)fprintf(stderr,
+                      TG_NODE_PROGRAM
+                      " check: check %s cannot be released: %s; run this in "
+                      "the slurmd container, as root\n",
+                      name, err.text);
+        return EX_UNAVAILABLE;
+    }
+    if (!reply.yes)
+        (void)fprintf(stderr, TG_NODE_PROGRAM " check: %s\n", reply.text);
+    else
+        (void)printf("check %s holds this node no more\n", name);
+    return reply.yes ? EX_OK : 1;
+}
+
 static int print_help(void)
 {
     (void)printf("usage: " TG_NODE_PROGRAM " check NAME [ARG]...\n\n");
     for (size_t i = 0; i < TG_LEN(checks); i++)
         (void)printf("  %-9s %s\n", checks[i].name, checks[i].help);
+    (void)printf(
+        "  --release NAME [SOCKET]  a person lets the node go in spite of a check of "
+        "checks.json with \"clear\": \"person\"\n");
     return EX_OK;
 }
 
@@ -208,6 +237,9 @@ int verb_check(int argc, char **argv)
         return usage("", "the name of a check");
     if (strcmp(argv[1], "--help") == 0)
         return print_help();
+    if (strcmp(argv[1], "--release") == 0)
+        return argc < 3 ? usage(argv[1], "the name of a check behind it")
+                        : release(argv[2], argc > 3 ? argv[3] : LOCAL_SOCKET);
     for (size_t i = 0; i < TG_LEN(checks); i++) {
         if (strcmp(argv[1], checks[i].name) == 0)
             return checks[i].run(&call);

@@ -14,7 +14,7 @@
 #include "base/log.h"
 
 /*
- * A question is "1 prolog JOB UID", an answer "1 yes" or "1 no SENTENCE"; 1 is the version. Both ends
+ * A question is "1 prolog JOB UID" or "1 release CHECK", an answer "1 yes" or "1 no SENTENCE"; 1 is the version. Both ends
  * are one program, but an old one may still be asked by a new one while an image is changed.
  */
 #define PACKET_MAX      512
@@ -64,11 +64,28 @@ static void asker_free(struct asker *a)
     free(a);
 }
 
+static bool parse_release(const char *text, struct local_question *ret)
+{
+    static const char start[] = "1 release ";
+    const char *name = text + sizeof(start) - 1;
+
+    if (strncmp(text, start, sizeof(start) - 1) != 0 || !*name ||
+        strlen(name) > CHECKCONF_NAME_MAX ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(name))
+        return false;
+    ret->what = LOCAL_RELEASE;
+    (void)snprintf(ret->check, sizeof(ret->check), "%.*s", CHECKCONF_NAME_MAX, name);
+    return true;
+}
+
 static bool parse_question(const char *text, struct local_question *ret)
 {
     char what[16];
     int end = 0;
 
+    *ret = (struct local_question){0};
+    if (parse_release(text, ret))
+        return true;
     if (strchr(text, '-') ||
         sscanf(text, "1 %15[a-z] %u %u%n", what, &ret->job, &ret->uid, &end) != 3 ||
         text[end])
@@ -114,7 +131,7 @@ static void add_asker(struct local *l, int fd)
     l->n++;
     r = sd_event_add_io(l->event, &a->io, fd, EPOLLIN, on_asker, a);
     if (r < 0) {
-        log_error("a prolog or epilog cannot be heard", LOG_STR("error", strerror(-r)));
+        log_error("who asks cannot be heard", LOG_STR("error", strerror(-r)));
         asker_free(a);
     } else if (l->n == CONNECTIONS_MAX) {
         (void)sd_event_source_set_enabled(l->io, SD_EVENT_OFF);
@@ -315,8 +332,11 @@ int local_ask(const char *path, const struct local_question *question, int64_t t
 
     if (r < 0)
         return r;
-    (void)snprintf(text, sizeof(text), "1 %s %u %u", names[question->what], question->job,
-                   question->uid);
+    if (question->what == LOCAL_RELEASE)
+        (void)snprintf(text, sizeof(text), "1 release %s", question->check);
+    else
+        (void)snprintf(text, sizeof(text), "1 %s %u %u", names[question->what],
+                       question->job, question->uid);
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return err_set(err, -errno, "%s: no socket: %s", path, strerror(errno));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * How Slurm's prolog and epilog ask the agent of their node: a Unix socket (SOCK_SEQPACKET) that only
+ * How Slurm's prolog and epilog, and a person, ask the agent of their node: a Unix socket (SOCK_SEQPACKET) that only
  * the agent's own uid (root) may use, one question and one answer a connection. The agent answers when it can; who asks
  * waits with a deadline.
  */
@@ -13,16 +13,23 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "codec/checkconf.h"
 
 #define LOCAL_SOCKET   "/run/tidegate/agent.sock"
 #define LOCAL_TEXT_MAX 256 /* bytes of an answer's sentence, with the NUL */
 
-enum local_what { LOCAL_PROLOG = 1, LOCAL_EPILOG = 2 };
+enum local_what {
+    LOCAL_PROLOG = 1,
+    LOCAL_EPILOG = 2,
+    LOCAL_RELEASE =
+        3, /* a person lets the node go in spite of a check: checks_release() */
+};
 
 struct local_question {
     enum local_what what;
-    uint32_t job; /* SLURM_JOB_ID; 0: not given */
-    uint32_t uid; /* SLURM_JOB_UID */
+    uint32_t job;                       /* SLURM_JOB_ID; 0: not given */
+    uint32_t uid;                       /* SLURM_JOB_UID */
+    char check[CHECKCONF_NAME_MAX + 1]; /* of RELEASE, instead of the two */
 };
 
 struct local;

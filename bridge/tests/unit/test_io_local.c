@@ -71,7 +71,7 @@ static int tear_down(void **state)
 /* A process that asks; its exit status: 0 yes, 1 no, else the errno. The sentence goes to `fd`. */
 static pid_t ask_as(const struct fixture *f, uid_t uid, int64_t timeout_ms, int fd)
 {
-    struct local_question q = {LOCAL_PROLOG, 4711, 1000};
+    struct local_question q = {.what = LOCAL_PROLOG, .job = 4711, .uid = 1000};
     struct local_reply reply;
     pid_t pid = fork();
     int r;
@@ -150,6 +150,21 @@ static void test_a_late_answer(void **state)
     assert_int_equal(status_of(f, pid), 0);
 }
 
+static void test_release(void **state)
+{
+    struct fixture *f = *state;
+    struct local_question q = {.what = LOCAL_RELEASE, .check = "scratch-1"};
+    struct local_reply reply;
+    pid_t pid = fork();
+
+    f->at_once = true;
+    if (pid == 0)
+        _exit(local_ask(f->path, &q, 5000, &reply, NULL) == 0 && reply.yes ? 0 : 1);
+    assert_int_equal(status_of(f, pid), 0);
+    assert_int_equal(f->asked.what, LOCAL_RELEASE);
+    assert_string_equal(f->asked.check, "scratch-1");
+}
+
 static void test_no_answer(void **state)
 {
     struct fixture *f = *state;
@@ -218,6 +233,11 @@ static void test_not_a_question(void **state)
         "1 prolog",
         "1 prolog 1 2 3",
         "2 prolog 1 2",
+        "1 release",
+        "1 release ",
+        "1 release A",
+        "1 release a b",
+        "1 release a23456789a123456789b123456789c123",
         "1 proloh 1 2",
         "1 prolog -1 2",
         "1 prologprologprologprolog 1 2",
@@ -279,6 +299,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_yes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_with_a_sentence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_late_answer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_release, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_answer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hung_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_left_socket, set_up, tear_down),
