@@ -35,11 +35,16 @@ static bool get_bool(const cJSON *obj, const char *path)
     return json_opt_bool(obj, path, &b, NULL) == 0 && b;
 }
 
-static int64_t get_jobs(const cJSON *node)
+static int64_t get_int(const cJSON *obj, const char *path)
 {
     int64_t n = 0;
 
-    return json_opt_int(node, "slurm.jobs", &n, NULL) == 0 ? n : 0;
+    return json_opt_int(obj, path, &n, NULL) == 0 ? n : 0;
+}
+
+static int64_t get_jobs(const cJSON *node)
+{
+    return get_int(node, "slurm.jobs");
 }
 
 /* How long ago `since` was; "" when it is not known. */
@@ -55,10 +60,20 @@ static char *age(const cJSON *node)
 
 /* ---- the table -------------------------------------------------------------------------------- */
 
-#define COLUMNS 8
+#define COLUMNS 9
 
-static const char *const titles[COLUMNS] = {"NODE", "POOL",    "KUBERNETES", "SLURM",
-                                            "JOBS", "HELD BY", "SINCE",      "REASON"};
+static const char *const titles[COLUMNS] = {
+    "NODE", "POOL", "KUBERNETES", "AGENT", "SLURM", "JOBS", "HELD BY", "SINCE", "REASON"};
+
+/* "up", "lost", ...; "" when it was never heard of. */
+static char *agent_state(const cJSON *node)
+{
+    _cleanup_(mem_freep) char *linked = text(node, "agent.linked");
+
+    if (strcmp(linked, "no") == 0)
+        return mem_strdup("lost");
+    return text(node, "agent.phase");
+}
 
 static void fill_row(const cJSON *node, char *row[COLUMNS])
 {
@@ -69,11 +84,12 @@ static void fill_row(const cJSON *node, char *row[COLUMNS])
     row[0] = cell(text(node, "name"));
     row[1] = cell(text(node, "pool"));
     row[2] = cell(text(node, "kubernetes.state"));
-    row[3] = cell(text(node, "slurm.state"));
-    row[4] = mem_printf("%lld", (long long)get_jobs(node));
-    row[5] = cell(holder);
-    row[6] = cell(age(node));
-    row[7] = cell(text(node, "slurm.reason"));
+    row[3] = cell(agent_state(node));
+    row[4] = cell(text(node, "slurm.state"));
+    row[5] = mem_printf("%lld", (long long)get_jobs(node));
+    row[6] = cell(holder);
+    row[7] = cell(age(node));
+    row[8] = cell(text(node, "slurm.reason"));
 }
 
 static void print_row(const char *const row[COLUMNS], const size_t widths[COLUMNS])
@@ -183,6 +199,43 @@ static void show_slurm(const cJSON *node)
              "it and remembers less of the node");
 }
 
+static void show_checks(const cJSON *agent)
+{
+    const cJSON *check;
+
+    cJSON_ArrayForEach(check, json_member(agent, "checks"))
+    {
+        _cleanup_(mem_freep) char *name = text(check, "name");
+        _cleanup_(mem_freep) char *words = text(check, "text");
+        _cleanup_(mem_freep) char *span = age(check);
+        _cleanup_(mem_freep) char *all =
+            mem_printf("%s%s%s: %s", name, *span ? ", for " : "", span, words);
+
+        line("Check fails:", all);
+    }
+}
+
+/* What its agent has said last; nothing where there is none. */
+static void show_agent(const cJSON *node)
+{
+    const cJSON *agent = json_member(node, "agent");
+    _cleanup_(mem_freep) char *state = agent_state(node);
+    _cleanup_(mem_freep) char *phase = text(node, "agent.phase");
+    _cleanup_(mem_freep) char *slurmd = text(node, "agent.slurmd");
+    _cleanup_(mem_freep) char *all = NULL;
+    int64_t steps = get_int(node, "agent.steps"),
+            restarts = get_int(node, "agent.restarts");
+
+    if (!agent)
+        return;
+    all = mem_printf("%s%s, slurmd %s, %lld step%s%s",
+                     strcmp(state, "lost") == 0 ? "its link is lost; it was " : "", phase,
+                     slurmd, (long long)steps, steps == 1 ? "" : "s",
+                     restarts ? ", slurmd was started again" : "");
+    line("Agent:", all);
+    show_checks(agent);
+}
+
 void show_node(const cJSON *answer)
 {
     const cJSON *node = json_member(answer, "node");
@@ -195,6 +248,7 @@ void show_node(const cJSON *answer)
     (void)printf("%s (%s%s)\n", name, *pool ? "pool " : "in no pool", pool);
     show_if_any(node, "Kubernetes:", "kubernetes.state");
     show_if_any(node, "slurmd pod:", "kubernetes.pod");
+    show_agent(node);
     show_slurm(node);
     show_holder(node);
     if (*cause && strcmp(cause, "none") != 0)

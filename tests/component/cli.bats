@@ -55,9 +55,9 @@ why_has() { tidegate why "$1" | tee /dev/stderr | grep -F "$2"; }
     nodes_up n1 n2 n3
     kubectl cordon n1
     scontrol update nodename=n2 state=drain reason='bad dimm'
-    eventually 15 row_is n1 "n1 hpc Ready,SchedulingDisabled IDLE+DRAIN+DYNAMIC_NORM 0 tidegate AGE $CORDONED"
-    eventually 15 row_is n2 'n2 hpc Ready IDLE+DRAIN+DYNAMIC_NORM 0 person AGE bad dimm'
-    eventually 15 row_is n3 'n3 hpc Ready IDLE+DYNAMIC_NORM 0 - - -'
+    eventually 15 row_is n1 "n1 hpc Ready,SchedulingDisabled - IDLE+DRAIN+DYNAMIC_NORM 0 tidegate AGE $CORDONED"
+    eventually 15 row_is n2 'n2 hpc Ready - IDLE+DRAIN+DYNAMIC_NORM 0 person AGE bad dimm'
+    eventually 15 row_is n3 'n3 hpc Ready - IDLE+DYNAMIC_NORM 0 - - -'
     run -0 tidegate nodes --json
     jq -e '[.nodes[] | .holder] == ["tidegate", "person", "nobody"]' <<<"$output"
 }
@@ -66,7 +66,7 @@ why_has() { tidegate why "$1" | tee /dev/stderr | grep -F "$2"; }
     nodes_up n1 n2
     kubectl cordon n1
     eventually 15 state_is n1 IDLE+DRAIN "$CORDONED"
-    eventually 15 row_is n1 "n1 hpc Ready,SchedulingDisabled IDLE+DRAIN+DYNAMIC_NORM 0 tidegate AGE $CORDONED"
+    eventually 15 row_is n1 "n1 hpc Ready,SchedulingDisabled - IDLE+DRAIN+DYNAMIC_NORM 0 tidegate AGE $CORDONED"
     run -0 tidegate why n1
     echo "$output"
     [[ $output == *'Held by:'*tidegate,\ for* ]]
@@ -93,7 +93,7 @@ why_has() { tidegate why "$1" | tee /dev/stderr | grep -F "$2"; }
     eventually 15 state_is n1 IDLE+DRAIN 'tidegate/k8s: node is gone from Kubernetes'
     eventually 15 why_has n1.example.org 'no slurmd of that name has registered'
     eventually 15 why_has n1 'gone from Kubernetes'
-    eventually 15 row_is n2 'n2 hpc Ready IDLE+DYNAMIC_NORM 0 - - -'
+    eventually 15 row_is n2 'n2 hpc Ready - IDLE+DYNAMIC_NORM 0 - - -'
     kubectl cordon n2
     eventually 15 state_is n2 IDLE+DRAIN "$CORDONED"
 }
@@ -150,7 +150,7 @@ EOF
 
 @test "while slurmctld is away the last known is shown, with a warning and status 69" {
     nodes_up n1
-    eventually 15 row_is n1 'n1 hpc Ready IDLE+DYNAMIC_NORM 0 - - -'
+    eventually 15 row_is n1 'n1 hpc Ready - IDLE+DYNAMIC_NORM 0 - - -'
     stop slurmctld
     stale() { run -69 tidegate nodes; }
     eventually 30 stale
@@ -166,7 +166,7 @@ EOF
 
 @test "kubectl tidegate asks through the API server" {
     nodes_up n1
-    eventually 15 row_is n1 'n1 hpc Ready IDLE+DYNAMIC_NORM 0 - - -'
+    eventually 15 row_is n1 'n1 hpc Ready - IDLE+DYNAMIC_NORM 0 - - -'
     run -0 kubectl tidegate nodes
     echo "$output"
     [[ $output == *n1* ]]

@@ -51,9 +51,9 @@ fake_kubectl() {
     run --separate-stderr "$TIDEGATE" --url "$BRIDGE" nodes
     [ "$status" -eq 0 ]
     [ -z "$stderr" ]
-    [[ ${lines[0]} =~ ^NODE\ +POOL\ +KUBERNETES\ +SLURM\ +JOBS\ +HELD\ BY\ +SINCE\ +REASON$ ]]
-    [[ ${lines[1]} =~ ^w1\ +hpc\ +Ready\ +IDLE\ +0\ +-\ +-\ +-$ ]]
-    [[ ${lines[2]} =~ ^w2\ +hpc\ +Ready,SchedulingDisabled\ +MIXED\+DRAIN\ +2\ +tidegate\ +3m\  ]]
+    [[ ${lines[0]} =~ ^NODE\ +POOL\ +KUBERNETES\ +AGENT\ +SLURM\ +JOBS\ +HELD\ BY\ +SINCE\ +REASON$ ]]
+    [[ ${lines[1]} =~ ^w1\ +hpc\ +Ready\ +-\ +IDLE\ +0\ +-\ +-\ +-$ ]]
+    [[ ${lines[2]} =~ ^w2\ +hpc\ +Ready,SchedulingDisabled\ +up\ +MIXED\+DRAIN\ +2\ +tidegate\ +3m\  ]]
     [[ ${lines[2]} == *"tidegate/k8s: node is cordoned in Kubernetes" ]]
 }
 
@@ -91,6 +91,16 @@ fake_kubectl() {
     [[ $output == *"Overruled:   not-ready, gone"* ]]
     [[ $output == *"Tidegate holds it in MIXED+DRAIN, because the node is cordoned"* ]]
     [[ $output == *"\`kubectl uncordon\` of the node ends it."* ]]
+}
+
+@test "why: what the node's agent says" {
+    run "$TIDEGATE" --url "$BRIDGE" why w1
+    [[ $output != *Agent:* ]]
+    run "$TIDEGATE" --url "$BRIDGE" why w2
+    [[ $output == *"Agent:       up, slurmd running, 2 steps, slurmd was started again"* ]]
+    [[ $output == *'Check fails: scratch, for 3m: /scratch is\x1b[2J full: make room'* ]]
+    run "$TIDEGATE" --url "$BRIDGE" why w3
+    [[ $output == *"Agent:       its link is lost; it was stopping, slurmd off, 0 steps"* ]]
 }
 
 @test "why: a node that is not there is status 1" {
