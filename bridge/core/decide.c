@@ -481,7 +481,7 @@ struct verdict decide(const struct node_facts *f, const struct policy *p, int64_
     standing = causes_standing(&l);
     settle_ledger(&l, standing, &v);
     counted = standing & ~overruled(&l, standing, &v.ledger);
-    worst = f->slurm->base != SLURM_BASE_DOWN ? pick(&l, counted, false) : NULL;
+    worst = pick(&l, counted, false); /* what is overdue goes before what is worse */
     if (!worst)
         worst = pick(&l, counted, true);
     any = pick(&l, standing, true);

@@ -54,7 +54,7 @@ void plan_make(const struct node_facts *facts, const struct verdict *verdicts, s
             if (v->verb != order[o])
                 continue;
             if (v->verb == VERB_DRAIN || v->verb == VERB_DOWN)
-                one.reason = text_reason(&facts[i], v->cause, v->down);
+                one.reason = text_reason_for(&facts[i], v);
             else if (v->blank_reason)
                 one.reason = mem_strdup(REASON_BLANK);
             if (v->verb == VERB_FEATURES)

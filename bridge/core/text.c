@@ -44,16 +44,18 @@ bool text_names(const char *reason, enum cause c)
              text_names(reason, CAUSE_UNPROVED));
 }
 
-/* The sentence of the first check that keeps the node from jobs and that nobody has overruled. */
-static const char *check_text(const struct node_facts *f)
+/* The sentence of the first check that the verdict is about: of the episode, or what nobody overruled. */
+static const char *check_text(const struct node_facts *f, const struct verdict *v)
 {
-    uint64_t except = f->slurm ? f->slurm->ledger.overruled_checks : 0;
+    const uint64_t masks[] = {v->ledger.checks, ~v->ledger.overruled_checks, UINT64_MAX};
 
-    for (size_t i = 0; f->agent && i < f->agent->n_checks; i++) {
-        const struct check_fact *c = &f->agent->checks[i];
+    for (size_t m = 0; m < TG_LEN(masks); m++) {
+        for (size_t i = 0; f->agent && i < f->agent->n_checks; i++) {
+            const struct check_fact *c = &f->agent->checks[i];
 
-        if (!(check_bit(c->name) & except) && c->text && *c->text)
-            return c->text;
+            if ((check_bit(c->name) & masks[m]) && c->text && *c->text)
+                return c->text;
+        }
     }
     return "a health check of the node fails";
 }
@@ -81,9 +83,9 @@ static char *line_text(const struct node_facts *f)
 }
 
 /* What is wrong, as it stands in the reason. */
-static char *cause_text(const struct node_facts *f, enum cause c)
+static char *cause_text(const struct node_facts *f, const struct verdict *v)
 {
-    switch (c) {
+    switch (v->cause) {
     case CAUSE_CORDONED:
         return mem_strdup("node is cordoned in Kubernetes");
     case CAUSE_LEFT_POOL:
@@ -98,7 +100,7 @@ static char *cause_text(const struct node_facts *f, enum cause c)
     case CAUSE_STOPPING:
         return mem_strdup("the slurmd pod is being stopped");
     case CAUSE_HEALTH:
-        return mem_strdup(check_text(f));
+        return mem_strdup(check_text(f, v));
     case CAUSE_UNPROVED:
         return unproved_text(f);
     case CAUSE_LINE:
@@ -157,14 +159,19 @@ static void make_clean(char *text)
         text[n - 1] = '\0';
 }
 
-char *text_reason(const struct node_facts *f, enum cause c, bool down)
+char *text_reason_for(const struct node_facts *f, const struct verdict *v)
 {
-    _cleanup_(mem_freep) char *what = cause_text(f, c);
-    char *text = mem_printf(TEXT_PREFIX "%s: %s%s", cause_class(c), what,
-                            down ? down_text(f, c) : "");
+    _cleanup_(mem_freep) char *what = cause_text(f, v);
+    char *text = mem_printf(TEXT_PREFIX "%s: %s%s", cause_class(v->cause), what,
+                            v->down ? down_text(f, v->cause) : "");
 
     make_clean(text);
     return text;
+}
+
+char *text_reason(const struct node_facts *f, enum cause c, bool down)
+{
+    return text_reason_for(f, &(struct verdict){.cause = c, .down = down});
 }
 
 char *text_reason_of_check(const struct check_fact *c)
@@ -177,10 +184,10 @@ char *text_reason_of_check(const struct check_fact *c)
 }
 
 /* The same for a sentence; fits behind "because ". */
-static char *because(const struct node_facts *f, enum cause c)
+static char *because(const struct node_facts *f, const struct verdict *v)
 {
-    _cleanup_(mem_freep) char *what = cause_text(f, c);
-    bool ours = c != CAUSE_HEALTH && c != CAUSE_UNPROVED;
+    _cleanup_(mem_freep) char *what = cause_text(f, v);
+    bool ours = v->cause != CAUSE_HEALTH && v->cause != CAUSE_UNPROVED;
     size_t n;
 
     make_clean(what);
@@ -246,7 +253,7 @@ static char *why_no_agent(const struct node_facts *f)
 
 char *text_why(const struct node_facts *f, const struct verdict *v)
 {
-    _cleanup_(mem_freep) char *what = because(f, v->cause);
+    _cleanup_(mem_freep) char *what = because(f, v);
 
     switch (v->why) {
     case WHY_HEALTHY:

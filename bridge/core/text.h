@@ -20,8 +20,9 @@ bool text_is_ours(const char *reason);
  * slurmctld appended. */
 bool text_names(const char *reason, enum cause c);
 
-/* The Slurm reason for a cause. `down`: for DOWN. Printable ASCII, also where an agent's own words are in
- * it. The caller frees. */
+/* The Slurm reason for a verdict, or for a cause alone (`down`: for DOWN). Printable ASCII, also where an agent's
+ * own words are in it. The caller frees. */
+char *text_reason_for(const struct node_facts *f, const struct verdict *v);
 char *text_reason(const struct node_facts *f, enum cause c, bool down);
 /* The one for CAUSE_HEALTH when this check fails. */
 char *text_reason_of_check(const struct check_fact *c);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "core/causes.h"
 #include "core/plan.h"
 #include "core/text.h"
 #include "tests/unit/sim.h"
@@ -25,6 +26,8 @@ struct row {
     struct kube_pool pools[3];
     size_t n_pools;
     struct sim sim;
+    struct agent_fact agent;
+    struct policy policy;
     struct node_facts facts;
     struct slurm_node slurm;
 };
@@ -95,7 +98,9 @@ static void read_kube(struct row *r)
 {
     const cJSON *k = get(r->json, "kube");
 
-    check_keys(k, " ready ready_ago cordoned ");
+    const cJSON *label;
+
+    check_keys(k, " ready ready_ago cordoned labels ");
     r->kube = (struct kube_node){
         .name = mem_strdup(NODE),
         .uid = mem_strdup("uid-1"),
@@ -103,6 +108,8 @@ static void read_kube(struct row *r)
         .ready_since = NOW - get_ms(k, "ready_ago", 3600),
         .unschedulable = get_bool(k, "cordoned", false),
     };
+    cJSON_ArrayForEach(label, get(k, "labels"))
+        labels_add(&r->kube.labels, label->string, label->valuestring);
     if (!k || !cJSON_IsNull(k))
         r->facts.kube = &r->kube;
 }
@@ -111,6 +118,7 @@ static const struct kube_pool *read_pool(struct row *r, const char *key,
                                          const char *otherwise)
 {
     const char *name = get_str(r->json, key, otherwise);
+    const cJSON *label;
     struct kube_pool *p;
 
     for (size_t i = 0; name && i < r->n_pools; i++) {
@@ -120,7 +128,12 @@ static const struct kube_pool *read_pool(struct row *r, const char *key,
     if (!name)
         return NULL;
     p = &r->pools[r->n_pools++];
-    *p = (struct kube_pool){.name = mem_strdup(name), .feature = mem_strdup(name)};
+    *p = (struct kube_pool){.name = mem_strdup(name),
+                            .feature = mem_strdup(name),
+                            .qualify = get_bool(r->json, "pool_qualify", false)};
+    p->feature_labels = mem_calloc(8, sizeof(*p->feature_labels));
+    cJSON_ArrayForEach(label, get(r->json, "feature_labels"))
+        p->feature_labels[p->n_feature_labels++] = mem_strdup(label->valuestring);
     return p;
 }
 
@@ -166,8 +179,105 @@ static uint32_t read_uid(const cJSON *s)
     return strcmp(uid->valuestring, "slurm") == 0 ? SIM_SLURM_UID : SIM_ROOT;
 }
 
+static uint64_t names_mask(const cJSON *list)
+{
+    const cJSON *item;
+    uint64_t mask = 0;
+
+    cJSON_ArrayForEach(item, list) mask |= check_bit(item->valuestring);
+    return mask;
+}
+
+/* [sockets, cores of each, threads of each, MiB] */
+static void read_line(const cJSON *o, uint32_t shape[3], uint64_t *memory)
+{
+    static const int otherwise[] = {1, 2, 2, 8000};
+    const cJSON *list = get(o, "line");
+    int n[4];
+
+    for (int i = 0; i < 4; i++)
+        n[i] = list ? cJSON_GetArrayItem(list, i)->valueint : otherwise[i];
+    for (int i = 0; i < 3; i++)
+        shape[i] = (uint32_t)n[i];
+    *memory = (uint64_t)n[3];
+}
+
+static int one_of(const char *word, const char *const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(word, words[i]) == 0)
+            return (int)i;
+    }
+    fail_msg("unknown word \"%s\"", word);
+    return -1;
+}
+
+/* The checks are borrowed from the case; agent_fact_clear() is not for this one. */
+static void read_agent(struct row *r)
+{
+    static const char *const phases[] = {"starting", "up", "stopping", "giving-up"};
+    static const char *const states[] = {"off", "running", "waiting"};
+    const cJSON *a = get(r->json, "agent"), *check;
+    struct agent_fact *f = &r->agent;
+    uint32_t shape[3];
+
+    r->policy.agents = a || get_bool(r->json, "agents", false);
+    if (!a || cJSON_IsNull(a))
+        return;
+    check_keys(a, " linked ago pod instance phase slurmd steps reported line features "
+                  "checks ");
+    read_line(a, shape, &f->line.memory_mib);
+    f->line.boards = 1;
+    f->line.sockets = shape[0];
+    f->line.cores = shape[1];
+    f->line.threads = shape[2];
+    f->line.cpus = shape[0] * shape[1] * shape[2];
+    f->line.features = (char *)get_str(a, "features", NULL);
+    f->linked = get_tri(a, "linked", "yes");
+    f->since = NOW - get_ms(a, "ago", 3600);
+    f->pod_uid = (char *)get_str(a, "pod", "pod-1");
+    f->instance = (char *)get_str(a, "instance", "start-1");
+    f->phase = (enum agent_phase)one_of(get_str(a, "phase", "up"), phases, 4);
+    f->slurmd = (enum slurmd_state)one_of(get_str(a, "slurmd", "running"), states, 3);
+    f->steps = get(a, "steps") ? (uint32_t)get(a, "steps")->valueint : 0;
+    f->reported = get_bool(a, "reported", true);
+    f->checks = mem_calloc(8, sizeof(*f->checks));
+    cJSON_ArrayForEach(check, get(a, "checks")) f->checks[f->n_checks++] =
+        (struct check_fact){.name = check->string, .text = check->valuestring};
+    r->facts.agent = f;
+}
+
+static void read_pod(struct row *r)
+{
+    const cJSON *p = get(r->json, "pod");
+
+    check_keys(p, " uid ready terminating ");
+    r->pod = (struct kube_pod){
+        .name = (char[]){"slurmd-1"},
+        .uid = (char *)get_str(p, "uid", "pod-1"),
+        .ready = get_bool(p, "ready", true),
+        .terminating = get_bool(p, "terminating", false),
+    };
+    if (p ? !cJSON_IsNull(p) : r->policy.agents)
+        r->facts.pod = &r->pod;
+}
+
+static void read_qualify(struct row *r)
+{
+    static const char *const states[] = {"none", "reserved", "running", "passed",
+                                         "failed"};
+    const cJSON *q = get(r->json, "qualify");
+
+    check_keys(q, " state instance text ");
+    r->facts.qualify = (struct qualify_fact){
+        .state = (enum qualify_state)one_of(get_str(q, "state", "none"), states, 5),
+        .instance = get_str(q, "instance", q ? "start-1" : NULL),
+        .text = get_str(q, "text", NULL),
+    };
+}
+
 /* "episode" and "overruled" are short for an Extra with our ledger. */
-static void read_extra(struct sim *sim, const cJSON *s)
+static void read_extra(const struct row *r, struct sim *sim, const cJSON *s)
 {
     struct ledger l = {.episode = cause_from_name(get_str(s, "episode", "none"))};
     const cJSON *item;
@@ -175,6 +285,12 @@ static void read_extra(struct sim *sim, const cJSON *s)
     l.episode_at = l.episode ? NOW - 60000 : 0;
     cJSON_ArrayForEach(item, get(s, "overruled")) l.overruled |=
         UINT32_C(1) << cause_from_name(item->valuestring);
+    l.checks = names_mask(get(s, "checks"));
+    l.overruled_checks = names_mask(get(s, "overruled_checks"));
+    instance_copy(l.proved, get_str(s, "proved", NULL));
+    instance_copy(l.failed, get_str(s, "failed", NULL));
+    if (get_bool(s, "line_taken", false))
+        l.line = line_print(&r->agent.line);
     sim->extra = ledger_render(&l, NULL);
     if (get(s, "extra"))
         mem_set(&sim->extra, get_str(s, "extra", NULL));
@@ -184,7 +300,11 @@ static void read_slurm(struct row *r)
 {
     const cJSON *s = get(r->json, "slurm");
 
-    check_keys(s, " state reason uid episode overruled extra ");
+    uint32_t shape[3];
+
+    check_keys(s,
+               " state reason uid episode overruled extra checks overruled_checks proved "
+               "failed line_taken line jobs features ");
     if (s && cJSON_IsNull(s))
         return;
     read_state(&r->sim, get_str(s, "state", "IDLE"));
@@ -192,7 +312,14 @@ static void read_slurm(struct row *r)
     r->sim.reason_uid = read_uid(s);
     r->sim.reason_at = NOW - 60000;
     r->sim.registered = true;
-    read_extra(&r->sim, s);
+    read_line(s, shape, &r->sim.memory_mib);
+    r->sim.sockets = shape[0];
+    r->sim.cores = shape[1];
+    r->sim.threads = shape[2];
+    r->sim.cpus = shape[0] * shape[1] * shape[2];
+    r->sim.jobs = get(s, "jobs") ? (uint32_t)get(s, "jobs")->valueint : 0;
+    mem_set(&r->sim.features, get_str(s, "features", NULL));
+    read_extra(r, &r->sim, s);
     sim_look(&r->sim, NODE, &r->slurm);
     r->facts.slurm = &r->slurm;
 }
@@ -201,10 +328,19 @@ static void read_row(struct row *r)
 {
     const cJSON *probe = get(r->json, "slurmd");
 
-    check_keys(r->json, " name kube slurm pool selected rival pod slurmd want ");
+    check_keys(
+        r->json,
+        " name kube slurm pool selected rival pool_qualify feature_labels pod agents "
+        "agent slurmd kubelet kubelet_ago qualify want ");
     check_keys(probe, " answers ago ");
     r->facts.name = NODE;
     r->facts.slurm_uid = SIM_SLURM_UID;
+    r->policy = POLICY_DEFAULT;
+    read_agent(r);
+    read_pod(r);
+    read_qualify(r);
+    r->facts.kubelet.renewed = get_tri(r->json, "kubelet", "unknown");
+    r->facts.kubelet.since = NOW - get_ms(r->json, "kubelet_ago", 60);
     read_kube(r);
     read_slurm(r);
     r->facts.pool = read_pool(r, "pool", "hpc");
@@ -223,6 +359,7 @@ static void clear_row(struct row *r)
         kube_pool_clear(&r->pools[i]);
     slurm_node_clear(&r->slurm);
     sim_clear(&r->sim);
+    free(r->agent.checks);
 }
 
 /* ---- comparing -------------------------------------------------------------------------------- */
@@ -230,12 +367,14 @@ static void clear_row(struct row *r)
 static const char *why_name(enum why w)
 {
     static const char *const names[WHY_COUNT_] = {
-        [WHY_HEALTHY] = "healthy",     [WHY_NOT_REGISTERED] = "not-registered",
-        [WHY_NOT_OURS] = "not-ours",   [WHY_TWO_POOLS] = "two-pools",
-        [WHY_CAUSE] = "cause",         [WHY_PERSON] = "person",
-        [WHY_OVERRULED] = "overruled", [WHY_HOLD_TIME] = "hold-time",
-        [WHY_SILENT] = "silent",       [WHY_INVALID_REG] = "invalid-reg",
-        [WHY_RESUMING] = "resuming",   [WHY_NOT_READY_YET] = "not-ready-yet",
+        [WHY_HEALTHY] = "healthy",       [WHY_NOT_REGISTERED] = "not-registered",
+        [WHY_NOT_OURS] = "not-ours",     [WHY_TWO_POOLS] = "two-pools",
+        [WHY_CAUSE] = "cause",           [WHY_PERSON] = "person",
+        [WHY_OVERRULED] = "overruled",   [WHY_HOLD_TIME] = "hold-time",
+        [WHY_SILENT] = "silent",         [WHY_INVALID_REG] = "invalid-reg",
+        [WHY_RESUMING] = "resuming",     [WHY_NOT_READY_YET] = "not-ready-yet",
+        [WHY_NO_AGENT] = "no-agent",     [WHY_STARTING] = "starting",
+        [WHY_QUALIFYING] = "qualifying",
     };
 
     return names[w] ? names[w] : "(no name in test_decide.c)";
@@ -285,6 +424,16 @@ static void check_verdict(const struct row *r, const struct verdict *v, const cJ
     same_str("episode", cause_name(v->ledger.episode), get_str(want, "episode", "none"));
     same_str("overruled", overruled, get_str(want, "overruled", ""));
     same_bool("suspect", v->suspect, get_bool(want, "suspect", false));
+    same_str("what is asked", v->ask == ASK_RESTART_SLURMD ? "restart-slurmd" : "none",
+             get_str(want, "ask", "none"));
+    same_bool("qualify", v->qualify, get_bool(want, "qualify", false));
+    assert_int_equal(v->ledger.checks, names_mask(get(want, "checks")));
+    assert_int_equal(v->ledger.overruled_checks,
+                     names_mask(get(want, "overruled_checks")));
+    if (get(want, "proved"))
+        same_str("who is proved", v->ledger.proved, get_str(want, "proved", NULL));
+    if (get(want, "failed"))
+        same_str("who has failed", v->ledger.failed, get_str(want, "failed", NULL));
     assert_int_equal(v->look_again_at, again);
     if (get(want, "says"))
         same_str("the sentence", why, get_str(want, "says", NULL));
@@ -293,11 +442,9 @@ static void check_verdict(const struct row *r, const struct verdict *v, const cJ
 }
 
 /* Returns false when there is nothing to do. */
-static bool apply(struct row *r, const struct verdict *v, const char **ret_reason,
-                  struct plan *plan)
+static bool apply(struct row *r, const struct verdict *v, struct plan *plan)
 {
     plan_make(&r->facts, v, 1, plan);
-    *ret_reason = NULL;
     if (v->verb == VERB_NONE) {
         assert_int_equal(plan->n, 0);
         return false;
@@ -305,34 +452,37 @@ static bool apply(struct row *r, const struct verdict *v, const char **ret_reaso
     assert_int_equal(plan->n, 1);
     assert_int_equal(plan->actions[0].n, 1);
     assert_string_equal(plan->actions[0].names[0], NODE);
-    *ret_reason = plan->actions[0].reason;
     assert_int_equal(sim_apply(&r->sim, &plan->actions[0], NOW), 0);
     slurm_node_clear(&r->slurm);
-    sim_look(&r->sim, NODE, &r->slurm);
+    if (r->sim.deleted)
+        r->facts.slurm = NULL;
+    else
+        sim_look(&r->sim, NODE, &r->slurm);
     return true;
 }
 
 static void test_case(void **state)
 {
-    const struct policy policy = POLICY_DEFAULT;
     struct row r = {.json = *state};
     const cJSON *want = get(r.json, "want");
     struct plan plan;
     struct verdict v;
-    const char *reason;
+    const struct action *a;
 
-    check_keys(want,
-               " verb cause holder why episode overruled suspect look_again_in reason "
-               "extra_after reason_after says ends ");
+    check_keys(want, " checks overruled_checks proved failed ask qualify features verb "
+                     "cause holder why episode overruled suspect look_again_in reason "
+                     "extra_after reason_after says ends ");
     read_row(&r);
-    v = decide(&r.facts, &policy, NOW);
+    v = decide(&r.facts, &r.policy, NOW);
     check_verdict(&r, &v, want);
-    if (apply(&r, &v, &reason, &plan)) {
-        struct verdict again = decide(&r.facts, &policy, NOW);
+    if (apply(&r, &v, &plan)) {
+        struct verdict again = decide(&r.facts, &r.policy, NOW);
 
         same_str("the verb of the next round", verb_name(again.verb), "none");
     }
-    same_str("reason", reason, get_str(want, "reason", NULL));
+    a = plan.n ? &plan.actions[0] : &(const struct action){0};
+    same_str("reason", a->reason, get_str(want, "reason", NULL));
+    same_str("features", a->features, get_str(want, "features", NULL));
     if (get(want, "extra_after"))
         same_str("Extra afterwards", r.sim.extra, get_str(want, "extra_after", NULL));
     if (get(want, "reason_after"))
