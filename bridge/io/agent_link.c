@@ -311,7 +311,7 @@ static void on_ack(struct agent_link *l, const struct agent_ack *ack)
     l->answered = true;
     if (trip <= CLOCK_TRIP_MAX_MS) {
         l->knows_clock = true;
-        l->clock_offset_ms = clock_wall_ms() - (ack->wall_ms + trip / 2);
+        l->clock_offset_ms = ack->wall_ms + trip / 2 - clock_wall_ms();
     }
     l->config->on_change(l->config->userdata);
 }

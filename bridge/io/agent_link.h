@@ -49,8 +49,8 @@ void agent_link_report(struct agent_link *l);
 bool agent_link_stands(const struct agent_link *l);
 /* The bridge has answered the last heartbeat that was sent. */
 bool agent_link_answered(const struct agent_link *l);
-/* How far this node's clock is ahead of the bridge's, in ms, known to half the time of a round trip (at
- * most half a second). False: not known. */
+/* The bridge's clock minus this node's, in ms, known to half the time of a round trip (at most half a
+ * second). False: not known. */
 bool agent_link_clock_offset(const struct agent_link *l, int64_t *ret_ms);
 
 #endif

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The health checks, and the gate that jobs pass: what slurmd's prolog and epilog ask. */
+#include "app/tidegate-node_run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/text.h"
+#include "io/timer.h"
+
+#define CONF_EACH_MS 10000 /* a ConfigMap takes up to a minute anyway */
+
+/* ---- the configuration -------------------------------------------------------------- */
+
+static int read_file(const char *path, struct buf *to, int64_t mark[3], struct err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC), r = 0;
+    struct stat st = {0};
+    char part[4096];
+    ssize_t n;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        r = -errno;
+    mark[0] = (int64_t)st.st_ino;
+    mark[1] = st.st_mtim.tv_sec;
+    mark[2] = st.st_mtim.tv_nsec;
+    while (r == 0 && (n = read(fd, part, sizeof(part))) != 0)
+        r = n < 0 ? -errno : buf_add(to, part, (size_t)n);
+    if (fd >= 0)
+        (void)close(fd);
+    return r < 0 ? err_set(err, r, "%s: %s", path, strerror(-r)) : 0;
+}
+
+/* -ENOENT: there is no such file, and so no checks. */
+static int read_conf(struct agent *a, struct checkconf **ret, struct err *err)
+{
+    _cleanup_(buf_free) struct buf text = BUF_INIT(CHECKCONF_MAX);
+    int r = read_file(a->env.checks, &text, a->conf_mark, err);
+
+    if (r < 0)
+        return r;
+    r = checkconf_parse(buf_str(&text), text.len, ret, err);
+    return r < 0 ? err_context(err, r, "%s", a->env.checks) : 0;
+}
+
+/* What changes is taken without a restart. A file that is wrong or gone changes nothing. */
+static int on_conf_timer(sd_event_source *s, uint64_t usec, void *userdata)
+{
+    struct agent *a = userdata;
+    struct checkconf *conf = NULL;
+    struct err err;
+    struct stat st;
+
+    (void)s;
+    (void)usec;
+    timer_arm(a->conf_timer, clock_mono_ms() + CONF_EACH_MS);
+    if (stat(a->env.checks, &st) < 0 ||
+        (a->conf_mark[0] == (int64_t)st.st_ino && a->conf_mark[1] == st.st_mtim.tv_sec &&
+         a->conf_mark[2] == st.st_mtim.tv_nsec))
+        return 0;
+    if (read_conf(a, &conf, &err) < 0) {
+        log_error("the checks have changed but are not right, so the old ones stay",
+                  LOG_STR("error", err.text));
+        return 0;
+    }
+    log_info("took other checks", LOG_NUM("checks", (int64_t)conf->n));
+    checks_replace(a->checks, conf);
+    return 0;
+}
+
+/* ---- what checks ask ---------------------------------------------------------------- */
+
+static const char *const *check_environment(void *userdata)
+{
+    struct agent *a = userdata;
+    const struct node_line *line = shape_line(a->shape);
+    int64_t offset;
+    size_t n = 0;
+
+    if (a->link && agent_link_clock_offset(a->link, &offset)) {
+        (void)snprintf(a->clock, sizeof(a->clock), "TIDEGATE_CLOCK_OFFSET_MS=%lld",
+                       (long long)offset);
+        a->check_env[n++] = a->clock;
+    }
+    if (line->cpus) {
+        (void)snprintf(a->memory, sizeof(a->memory), "TIDEGATE_REAL_MEMORY_MIB=%llu",
+                       (unsigned long long)line->memory_mib);
+        a->check_env[n++] = a->memory;
+    }
+    a->check_env[n] = NULL;
+    return a->check_env;
+}
+
+static bool is_idle(void *userdata)
+{
+    return agent_steps(userdata) == 0;
+}
+
+static void on_change(void *userdata)
+{
+    struct agent *a = userdata;
+    size_t n;
+    const struct check_fact *failing = checks_failing(a->checks, &n);
+
+    if (n)
+        log_warn("a check keeps this node from jobs", LOG_STR("check", failing[0].name),
+                 LOG_STR("text", failing[0].text), LOG_NUM("failing", (int64_t)n));
+    else
+        log_info("no check keeps this node from jobs");
+    if (a->link)
+        agent_link_report(a->link);
+}
+
+static void on_start_done(const struct check_fact *failed, size_t n, void *userdata)
+{
+    struct agent *a = userdata;
+
+    (void)failed; /* they hold the node by themselves */
+    log_info("the checks of the start have run", LOG_NUM("failed", (int64_t)n));
+    if (a->phase == AGENT_STARTING)
+        agent_set_phase(a, AGENT_UP);
+}
+
+/* ---- prolog and epilog -------------------------------------------------------------- */
+
+/* Who asked; lives until the checks have run. */
+struct asker {
+    struct agent *agent;
+    uint64_t id;
+    enum local_what what;
+    char job[48], uid[48];
+    const char *env[3];
+};
+
+/* No new work once it was told to stop, which may be while the checks run. */
+static bool refuse_stopping(struct agent *a, enum local_what what, uint64_t id)
+{
+    const struct node_facts facts = {.name = a->env.node};
+    _cleanup_(mem_freep) char *text = NULL;
+
+    if (what != LOCAL_PROLOG || a->stop == STOP_NOT)
+        return false;
+    text = text_reason(&facts, CAUSE_STOPPING, false);
+    log_info("a job was refused, since this node is stopping");
+    local_answer(a->local, id, false, text);
+    return true;
+}
+
+static void on_checked(const struct check_fact *failed, size_t n, void *userdata)
+{
+    struct asker *k = userdata;
+    /* as the bridge would write it, since the prolog drains the node with it */
+    _cleanup_(mem_freep) char *text = n ? text_reason_of_check(&failed[0]) : NULL;
+
+    if (!refuse_stopping(k->agent, k->what, k->id))
+        local_answer(k->agent->local, k->id, n == 0, text);
+    free(k);
+}
+
+static void on_question(uint64_t id, const struct local_question *q, void *userdata)
+{
+    struct agent *a = userdata;
+    struct asker *k;
+
+    if (refuse_stopping(a, q->what, id))
+        return;
+    if (!a->checks)
+        return local_answer(a->local, id, true, NULL);
+    k = mem_zalloc(sizeof(*k));
+    *k = (struct asker){.agent = a, .id = id, .what = q->what};
+    (void)snprintf(k->job, sizeof(k->job), "SLURM_JOB_ID=%u", q->job);
+    (void)snprintf(k->uid, sizeof(k->uid), "SLURM_JOB_UID=%u", q->uid);
+    k->env[0] = k->job;
+    k->env[1] = k->uid;
+    checks_run(a->checks, q->what == LOCAL_PROLOG ? CHECK_PROLOG : CHECK_EPILOG, k->env,
+               on_checked, k);
+}
+
+/* ---- the outside -------------------------------------------------------------------- */
+
+static const char *make_state_file(struct agent *a, char *path, size_t size)
+{
+    if (mkdir(a->env.state, 0700) < 0 && errno != EEXIST) {
+        log_warn(
+            "what the checks found is not kept over a restart: make the directory, or "
+            "mount a volume there",
+            LOG_STR("directory", a->env.state), LOG_STR("error", strerror(errno)));
+        return NULL;
+    }
+    (void)snprintf(path, size, "%s/checks.json", a->env.state);
+    return path;
+}
+
+static int begin_checks(struct agent *a, struct err *err)
+{
+    struct checkconf *conf = NULL;
+    char path[4096];
+    struct checks_host host = {
+        .environment = check_environment,
+        .idle = is_idle,
+        .on_change = on_change,
+        .userdata = a,
+    };
+    int r = read_conf(a, &conf, err);
+
+    if (r == -ENOENT) {
+        log_info("there are no health checks", LOG_STR("file", a->env.checks));
+        agent_set_phase(a, AGENT_UP);
+        return 0;
+    }
+    if (r < 0)
+        return r;
+    host.state_file = make_state_file(a, path, sizeof(path));
+    r = checks_new(a->event, a->children, conf, &host, &a->checks, err);
+    if (r < 0)
+        return r;
+    r = timer_new(a->event, on_conf_timer, a, &a->conf_timer, err);
+    if (r < 0)
+        return r;
+    timer_arm(a->conf_timer, clock_mono_ms() + CONF_EACH_MS);
+    checks_run(a->checks, CHECK_START, NULL, on_start_done, a);
+    checks_begin(a->checks);
+    return 0;
+}
+
+int gate_open(struct agent *a, struct err *err)
+{
+    int r = local_new(a->event, LOCAL_SOCKET, on_question, a, &a->local, err);
+
+    return r < 0 ? r : begin_checks(a, err);
+}
+
+void gate_close(struct agent *a)
+{
+    (void)sd_event_source_disable_unref(a->conf_timer);
+    checks_free(a->checks);
+    local_free(a->local);
+    a->local = NULL;
+}

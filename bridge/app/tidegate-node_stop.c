@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The end in order: the bridge is told, no new work begins, job steps have until shortly before the end of the
+ * grace period, then the bridge has what is left requeued, then slurmd ends, then munged, then this.
+ */
+#include "app/tidegate-node_run.h"
+
+#include <sysexits.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "io/timer.h"
+
+#define TELL_MS 1000 /* for the answer of a bridge that is there */
+#define LOOK_MS 200
+/* Before the end, for the jobs to be requeued: a third of the grace period within these. */
+#define REQUEUE_MIN_MS 5000
+#define REQUEUE_MAX_MS 15000
+#define DAEMONS_MS     2000 /* before the end: for slurmd and munged */
+#define KILL_MS        600  /* before the end: for what has not ended then */
+
+static void end_daemons(struct agent *a, bool cut_off, const char *why)
+{
+    a->stop = STOP_ENDING;
+    a->cut_off = cut_off;
+    timer_stop(a->stop_timer);
+    log_info(why);
+    daemons_stop(a->daemons, a->end_at - KILL_MS);
+}
+
+static void give_up(struct agent *a, uint32_t steps)
+{
+    a->stop = STOP_GIVING_UP;
+    log_warn("the grace period is nearly over; the bridge has the jobs requeued",
+             LOG_NUM("steps", steps));
+    agent_set_phase(a, AGENT_GIVING_UP);
+}
+
+static void look(struct agent *a)
+{
+    int64_t now = clock_mono_ms();
+    uint32_t steps;
+
+    if (a->stop == STOP_TELLING && (!a->link || !agent_link_stands(a->link) ||
+                                    agent_link_answered(a->link) || now >= a->tell_until))
+        a->stop = STOP_WAITING;
+    if (a->stop == STOP_TELLING)
+        return;
+    steps = agent_steps(a);
+    if (a->stop == STOP_WAITING && !steps)
+        return end_daemons(a, false,
+                           "no job step runs here any more; stopping slurmd, then "
+                           "munged");
+    if (a->stop == STOP_WAITING && now >= a->give_up_at)
+        give_up(a, steps);
+    if (a->stop != STOP_GIVING_UP)
+        return;
+    if (!steps)
+        end_daemons(a, true,
+                    "the job steps have ended, cut off; stopping slurmd, then munged");
+    else if (now >= a->end_at - DAEMONS_MS)
+        end_daemons(a, true,
+                    "job steps still run and are cut off; stopping slurmd, then "
+                    "munged");
+}
+
+void stop_look(struct agent *a)
+{
+    if (a->stop == STOP_NOT || a->stop == STOP_ENDING)
+        return;
+    look(a);
+    if (a->stop != STOP_ENDING)
+        timer_arm(a->stop_timer, clock_mono_ms() + LOOK_MS);
+}
+
+static int on_timer(sd_event_source *s, uint64_t usec, void *userdata)
+{
+    (void)s;
+    (void)usec;
+    stop_look(userdata);
+    return 0;
+}
+
+int stop_prepare(struct agent *a, struct err *err)
+{
+    return timer_new(a->event, on_timer, a, &a->stop_timer, err);
+}
+
+void stop_begin(struct agent *a, const char *why)
+{
+    int64_t now = clock_mono_ms(), requeue = a->env.grace_ms / 3;
+
+    if (a->stop != STOP_NOT) {
+        log_info("stopping already", LOG_STR("asked_by", why));
+        return;
+    }
+    requeue = requeue < REQUEUE_MIN_MS ? REQUEUE_MIN_MS : requeue;
+    requeue = requeue > REQUEUE_MAX_MS ? REQUEUE_MAX_MS : requeue;
+    a->stop = STOP_TELLING;
+    a->tell_until = now + TELL_MS;
+    a->end_at = now + a->env.grace_ms;
+    a->give_up_at = a->end_at - requeue;
+    log_info(
+        "stopping: no new jobs; those that run have until the end of the grace period",
+        LOG_STR("asked_by", why), LOG_NUM("grace_s", a->env.grace_ms / 1000),
+        LOG_NUM("steps", agent_steps(a)));
+    agent_set_phase(a, AGENT_STOPPING);
+    stop_look(a);
+}
+
+void stop_done(void *agent)
+{
+    struct agent *a = agent;
+
+    log_info("stopped", LOG_STR("jobs", a->cut_off ? "cut off" : "all ended"));
+    (void)sd_event_exit(a->event, a->cut_off ? EX_TEMPFAIL : EX_OK);
+}
