@@ -7,6 +7,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "io/limits.h"
 #include "io/topology.h"
 
+#define XML_SECONDS        10
 #define RESERVE_CPUS_MAX   NODELINE_CPUS_MAX
 #define RESERVE_MEMORY_MAX (INT64_C(1) << 40) /* MiB */
 
@@ -239,7 +241,10 @@ static int print_line(const struct line_options *o)
     return exit_status(r);
 }
 
-/* An XML file comes from outside and hwloc is not made for bad ones: should it die of one, then in a child. */
+/*
+ * An XML file comes from outside, and hwloc is not made for bad ones: a few seconds of a fuzzer find what it dies of.
+ * It does so in a child, for a few seconds at most.
+ */
 static int print_apart(const struct line_options *o)
 {
     pid_t pid = fork();
@@ -249,8 +254,11 @@ static int print_apart(const struct line_options *o)
         (void)fprintf(stderr, TG_NODE_PROGRAM " line: no process can be started: %m\n");
         return EX_UNAVAILABLE;
     }
-    if (pid == 0)
+    if (pid == 0) {
+        (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+        (void)setrlimit(RLIMIT_CPU, &(struct rlimit){XML_SECONDS, XML_SECONDS});
         _exit(print_line(o));
+    }
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
     if (WIFEXITED(status))
