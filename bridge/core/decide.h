@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * From facts to what is wanted of each node. Pure: no I/O, no clock, no log; `now` and policy are
- * arguments. Idempotent: when the actions of a verdict have been done, deciding again gives none.
+ * arguments. Idempotent: when the action of a verdict has been done, deciding again gives none, but for two
+ * that have to wait for another: a DELETE for its DRAIN, and FEATURES for any.
  */
 #ifndef TG_CORE_DECIDE_H
 #define TG_CORE_DECIDE_H
@@ -26,8 +27,9 @@ struct probe_fact {
 
 /* The kubelet's Lease in kube-node-lease; looked up for suspects only. */
 struct lease_fact {
-    enum tri renewed; /* NO: not for KUBELET_STALE_MS; UNKNOWN: not looked up, or in vain */
-    int64_t since;    /* when this was first seen without another between */
+    enum tri
+        renewed;   /* NO: not for KUBELET_STALE_MS; UNKNOWN: not looked up, or in vain */
+    int64_t since; /* when this was first seen without another between */
 };
 #define KUBELET_STALE_MS 20000
 
@@ -111,8 +113,8 @@ struct verdict {
     bool down;         /* the reason is to be the one for DOWN */
     bool blank_reason; /* NOTE: take away the text that an ended drain has left behind */
     bool write_extra;
-    struct ledger ledger;  /* as it is to stand afterwards */
-    bool suspect;          /* ask slurmd by TCP, and for the kubelet's Lease */
+    struct ledger ledger; /* as it is to stand afterwards */
+    bool suspect;         /* ask slurmd by TCP, and for the kubelet's Lease */
     enum ask ask;
     /*
      * True: the node is to prove itself. A reservation of ours is to be made where there is none, is to
