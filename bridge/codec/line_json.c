@@ -83,38 +83,43 @@ static int get_word(const cJSON *obj, const char *key, char **ret, struct err *e
     return 0;
 }
 
-int line_json_read(const char *text, size_t len, struct node_line *ret, struct err *err)
+static int read_members(const cJSON *obj, struct node_line *l, struct err *err)
 {
-    _cleanup_(cJSON_Deletep) cJSON *obj = NULL;
-    _cleanup_(node_line_clear) struct node_line l = {0};
     int64_t mib = 0;
-    int r = json_parse(text, len, &obj, err);
+    int r = get_small(obj, "boards", &l->boards, err);
 
     if (r == 0)
-        r = get_small(obj, "boards", &l.boards, err);
+        r = get_small(obj, "sockets", &l->sockets, err);
     if (r == 0)
-        r = get_small(obj, "sockets", &l.sockets, err);
+        r = get_small(obj, "cores", &l->cores, err);
     if (r == 0)
-        r = get_small(obj, "cores", &l.cores, err);
+        r = get_small(obj, "threads", &l->threads, err);
     if (r == 0)
-        r = get_small(obj, "threads", &l.threads, err);
-    if (r == 0)
-        r = get_small(obj, "cpus", &l.cpus, err);
+        r = get_small(obj, "cpus", &l->cpus, err);
     if (r == 0)
         r = get_count(obj, "memoryMiB", INT64_C(1) << 40, &mib, err);
     if (r == 0)
-        r = get_word(obj, "gres", &l.gres, err);
+        r = get_word(obj, "gres", &l->gres, err);
     if (r == 0)
-        r = get_word(obj, "features", &l.features, err);
+        r = get_word(obj, "features", &l->features, err);
+    l->memory_mib = (uint64_t)mib;
+    if (r == 0 && (uint64_t)l->boards * l->sockets * l->cores * l->threads != l->cpus)
+        r = err_set(err, -EBADMSG,
+                    "cpus is %u, expected boards x sockets x cores x threads", l->cpus);
+    return r;
+}
+
+int line_json_read(const char *text, size_t len, struct node_line *ret, struct err *err)
+{
+    _cleanup_(cJSON_Deletep) cJSON *obj = NULL;
+    struct node_line l = {0};
+    int r = json_parse(text, len, &obj, err);
+
+    if (r == 0)
+        r = read_members(obj, &l, err);
     if (r < 0)
-        return r;
-    if ((uint64_t)l.boards * l.sockets * l.cores * l.threads != l.cpus)
-        return err_set(err, -EBADMSG,
-                       "cpus is %u, expected boards x sockets x cores x "
-                       "threads",
-                       l.cpus);
-    l.memory_mib = (uint64_t)mib;
-    *ret = l;
-    l = (struct node_line){0};
-    return 0;
+        node_line_clear(&l);
+    else
+        *ret = l;
+    return r;
 }
