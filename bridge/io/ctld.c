@@ -127,6 +127,7 @@ static void copy_action(const struct ctld *ctld, struct ctld_batch *b, size_t in
     *to = *from;
     to->reason = mem_strdup(from->reason);
     to->extra_other = mem_strdup(from->extra_other);
+    to->features = mem_strdup(from->features);
     to->names = mem_calloc(from->n, sizeof(*to->names));
     b->targets[index] = mem_calloc(from->n, sizeof(**b->targets));
     for (size_t i = 0; i < from->n; i++) {
