@@ -48,8 +48,10 @@ enum agent_frame_type {
     AGENT_ACCEPT = 4,    /* bridge: how it is to go on */
     AGENT_HEARTBEAT = 5, /* agent */
     AGENT_REPORT =
-        6,         /* agent: what seldom changes; after ACCEPT, and when it has changed */
-    AGENT_ACK = 7, /* bridge: answers each heartbeat */
+        6, /* agent: what seldom changes; after ACCEPT, and when it has changed */
+    AGENT_ACK =
+        7, /* bridge: answers a heartbeat that tells something new, and each second of the
+                      others */
     AGENT_ASK = 8, /* bridge: asks for something to be done */
 };
 

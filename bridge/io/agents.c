@@ -22,6 +22,11 @@
 #define EVENT_BATCH  256
 #define NO_FD_MS     100 /* until the next accept() when no descriptor was left */
 
+/* With so many links each heartbeat would wake the process by itself, which costs more than to read it:
+ * then all that has come is looked at together, so often. */
+#define LOOK_LINKS 500
+#define LOOK_MS    20
+
 /* Of each kind of line in the log. */
 #define SAY_WINDOW_MS 60000
 #define SAY_MAX       20
@@ -251,7 +256,8 @@ static void watch_listener(struct agents *a, bool on)
     (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_MOD, a->listen_fd, &e);
 }
 
-static void accept_some(struct agents *a)
+/* Returns whether there may be more. */
+static bool accept_some(struct agents *a)
 {
     for (int i = 0; i < ACCEPT_BATCH; i++) {
         struct sockaddr_storage from = {0};
@@ -262,16 +268,17 @@ static void accept_some(struct agents *a)
         if (fd >= 0) {
             come_in(a, fd, &from);
         } else if (errno == EAGAIN) {
-            return;
+            return false;
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
                    errno == ENOMEM) {
             agents_say(a, SAY_BUSY, "no connection can be accepted for now", NULL, NULL,
                        strerror(errno));
             a->accepts_again = a->now + NO_FD_MS;
             watch_listener(a, false);
-            return;
+            return false;
         } /* else one that has gone already */
     }
+    return true;
 }
 
 /* ---- the loop ------------------------------------------------------------------------ */
@@ -298,6 +305,8 @@ static int64_t next_deadline(const struct agents *a)
     const struct node *renewing = TAILQ_FIRST(&a->renewing);
     int64_t at = a->accepts_again ? a->accepts_again : INT64_MAX;
 
+    if (a->look_at)
+        at = sooner(at, a->look_at);
     if (greeting)
         at = sooner(at, greeting->deadline);
     if (munge)
@@ -346,6 +355,27 @@ static void expire(struct agents *a)
     }
 }
 
+/* Takes what has come, and says when to look again: when something comes (0), or at that time. */
+static void look(struct agents *a)
+{
+    struct epoll_event events[EVENT_BATCH];
+    int n = epoll_wait(a->epoll_fd, events, EVENT_BATCH, 0);
+    bool more = n == EVENT_BATCH;
+
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.ptr == a)
+            more |= accept_some(a);
+        else
+            conn_ready(events[i].data.ptr, events[i].events);
+    }
+    if (more)
+        a->look_at = a->now;
+    else if (n > 0 && a->n_conns[STEP_LINKED] >= LOOK_LINKS)
+        a->look_at = a->now + LOOK_MS;
+    else
+        a->look_at = 0;
+}
+
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
     struct agents *a = userdata;
@@ -355,25 +385,25 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
     a->now = clock_mono_ms();
     a->timer_at = INT64_MAX;
     expire(a);
+    if (a->look_at && a->look_at <= a->now) {
+        look(a);
+        if (!a->look_at)
+            (void)sd_event_source_set_enabled(a->source, SD_EVENT_ON);
+    }
     settle(a);
     return 0;
 }
 
 static int on_ready(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
-    struct epoll_event events[EVENT_BATCH];
     struct agents *a = userdata;
-    int n = epoll_wait(fd, events, EVENT_BATCH, 0);
 
-    (void)source;
+    (void)fd;
     (void)revents;
     a->now = clock_mono_ms();
-    for (int i = 0; i < n; i++) {
-        if (events[i].data.ptr == a)
-            accept_some(a);
-        else
-            conn_ready(events[i].data.ptr, events[i].events);
-    }
+    look(a);
+    if (a->look_at)
+        (void)sd_event_source_set_enabled(source, SD_EVENT_OFF);
     settle(a);
     return 0;
 }

@@ -76,31 +76,50 @@ static void begin_facts(struct agents *a, struct node *n, struct link *l)
     a->changed = true;
 }
 
-static void heard_heartbeat(struct conn *c, const struct agent_heartbeat *h)
+static void answer(struct conn *c)
 {
     struct agent_frame ack = {
         .type = AGENT_ACK,
         .ack = {.counter = c->link->received, .wall_ms = clock_wall_ms()}};
+
+    c->link->owes_answer = false;
+    conn_send(c, &ack);
+}
+
+/* Nothing is wrong with this one: it has three periods to come back before it counts as lost. */
+static void renew(struct conn *c)
+{
+    struct agents *a = c->agents;
+    struct node *n = c->link->node;
+
+    n->expires = a->now + LOST_PERIODS * (int64_t)a->config.period_ms;
+    TAILQ_INSERT_TAIL(&a->renewing, n, renewing);
+    conn_dismiss(c, "this session has lasted long enough: begin a new one");
+}
+
+static void heard_heartbeat(struct conn *c, const struct agent_heartbeat *h)
+{
     struct agents *a = c->agents;
     struct node *n = c->link->node;
     struct agent_fact *f = &n->fact;
+    bool first = c->link->greeting;
+    bool news = first || f->phase != h->phase || f->slurmd != h->slurmd ||
+                f->slurmd_restarts != h->slurmd_restarts || !f->steps != !h->steps;
 
-    if (c->link->greeting)
+    if (first)
         begin_facts(a, n, c->link);
-    if (f->phase != h->phase || f->slurmd != h->slurmd ||
-        f->slurmd_restarts != h->slurmd_restarts || !f->steps != !h->steps)
-        a->changed = true;
+    a->changed |= news;
     f->phase = h->phase;
     f->slurmd = h->slurmd;
     f->slurmd_restarts = h->slurmd_restarts;
     f->steps = h->steps;
-    conn_send(c, &ack);
-    if (c->step != STEP_LINKED || a->now < c->link->ends_at)
-        return;
-    /* Nothing is wrong with this one: it has three periods to come back before it counts as lost. */
-    n->expires = a->now + LOST_PERIODS * (int64_t)a->config.period_ms;
-    TAILQ_INSERT_TAIL(&a->renewing, n, renewing);
-    conn_dismiss(c, "this session has lasted long enough: begin a new one");
+    /* An answer costs more than all else that is done here. */
+    if (news || c->link->owes_answer)
+        answer(c);
+    else
+        c->link->owes_answer = true;
+    if (c->step == STEP_LINKED && a->now >= c->link->ends_at)
+        renew(c);
 }
 
 static bool same_line(const struct node_line *a, const struct node_line *b)

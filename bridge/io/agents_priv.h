@@ -63,6 +63,7 @@ struct link {
     int64_t window_at; /* how many frames came since then */
     unsigned window_frames;
     bool reported;
+    bool owes_answer; /* the last heartbeat was not answered */
 };
 
 struct conn {
@@ -121,9 +122,11 @@ struct agents {
     sd_event_source *source;
     sd_event_source *timer;
     int64_t timer_at; /* INT64_MAX: off */
-    int64_t
-        accepts_again; /* no descriptor was left: not before then; 0: it does accept */
-    int64_t now;       /* CLOCK_BOOTTIME ms of this turn of the loop */
+    /* 0: when something comes; else `source` is off until then */
+    int64_t look_at;
+    /* 0: at once; else no descriptor was left, and none is tried before then */
+    int64_t accepts_again;
+    int64_t now; /* CLOCK_BOOTTIME ms of this turn of the loop */
     struct decoder *decoder;
     struct conns conns[STEP_COUNT_]; /* by deadline, links by heard_at */
     size_t n_conns[STEP_COUNT_];

@@ -24,7 +24,7 @@
 #include "io/agents_priv.h" /* for what would take twelve hours */
 #include "tests/unit/munged.h"
 
-#define PERIOD_MS 100
+#define PERIOD_MS 400 /* a link is lost after three: also on a machine that is busy */
 
 static struct munged munged;
 
@@ -44,6 +44,8 @@ struct peer {
     struct agent_keys keys;
     bool keyed;
     uint64_t sent;
+    bool quiet; /* a heartbeat that says the same as the last one is not answered */
+    struct agent_heartbeat last;
     struct buf in;
     struct buf credential; /* that it sent */
 };
@@ -250,14 +252,22 @@ static void refused(struct peer *p, enum agent_refusal code, const char *text)
     leave(p);
 }
 
+/* Until it is answered: the second, when it tells nothing new. */
 static void beat_with(struct peer *p, struct agent_heartbeat h)
 {
     struct agent_frame f = {
         .type = AGENT_HEARTBEAT, .counter = ++p->sent, .heartbeat = h};
 
+    if (p->quiet && h.phase == p->last.phase && h.slurmd == p->last.slurmd &&
+        !h.steps == !p->last.steps) {
+        send_frame(p, &f, p->keys.to_bridge);
+        f.counter = ++p->sent;
+    }
     send_frame(p, &f, p->keys.to_bridge);
     assert_int_equal(hear(p, &f), AGENT_ACK);
     assert_int_equal(f.ack.counter, p->sent);
+    p->quiet = true;
+    p->last = h;
 }
 
 static void beat(struct peer *p)
@@ -406,11 +416,11 @@ static void test_three_missing_heartbeats(void **state)
 
     while (is_linked(f, "w1") == TRI_YES)
         turn(f);
-    assert_in_range(clock_mono_ms() - begin, 3 * PERIOD_MS - 5, 3 * PERIOD_MS + 200);
+    assert_in_range(clock_mono_ms() - begin, 3 * PERIOD_MS - 5, 3 * PERIOD_MS + 2000);
     thrown_out(&p);
     p = linked(f);
     assert_int_equal(is_linked(f, "w1"), TRI_YES);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 4; i++) {
         run_for(f, PERIOD_MS);
         beat(&p);
     }
@@ -495,6 +505,16 @@ static void test_two_pods_of_a_node(void **state)
     leave(&old);
 }
 
+static void too_old(struct peer *p)
+{
+    struct agent_frame h = {
+        .type = AGENT_HEARTBEAT, .counter = ++p->sent, .heartbeat = p->last};
+
+    TAILQ_FIRST(&p->f->agents->conns[STEP_LINKED])->link->ends_at = clock_mono_ms() - 1;
+    send_frame(p, &h, p->keys.to_bridge);
+    refused(p, AGENT_REFUSE_RETRY, "begin a new one");
+}
+
 /* Ended by the bridge, without a word of loss when it comes back in time. */
 static void test_a_session_that_is_too_old(void **state)
 {
@@ -502,21 +522,17 @@ static void test_a_session_that_is_too_old(void **state)
     struct peer p = linked(f);
     unsigned before = f->changes;
 
-    TAILQ_FIRST(&f->agents->conns[STEP_LINKED])->link->ends_at = clock_mono_ms() - 1;
-    beat(&p);
-    refused(&p, AGENT_REFUSE_RETRY, "begin a new one");
+    too_old(&p);
     assert_int_equal(is_linked(f, "w1"), TRI_YES);
     assert_int_equal(f->changes, before);
     p = linked(f);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 4; i++) {
         run_for(f, PERIOD_MS);
         beat(&p);
         assert_int_equal(is_linked(f, "w1"), TRI_YES);
     }
-    TAILQ_FIRST(&f->agents->conns[STEP_LINKED])->link->ends_at = clock_mono_ms() - 1;
     before = f->changes;
-    beat(&p);
-    refused(&p, AGENT_REFUSE_RETRY, "begin a new one");
+    too_old(&p);
     run_for(f, 4 * PERIOD_MS); /* it does not come back */
     assert_int_equal(is_linked(f, "w1"), TRI_NO);
     assert_int_equal(f->changes, before + 1);
@@ -893,7 +909,7 @@ static void test_a_slow_writer(void **state)
     }
     assert_int_equal(hear(&p, &g), AGENT_REFUSE);
     assert_non_null(strstr(g.refuse.text, "no whole greeting"));
-    assert_in_range(clock_mono_ms() - from, 5000, 6500);
+    assert_in_range(clock_mono_ms() - from, 5000, 8000);
     leave(&p);
 }
 
