@@ -163,11 +163,22 @@ static void on_checked(const struct check_fact *failed, size_t n, void *userdata
     free(k);
 }
 
+/* A person lets the node go in spite of a check. */
+static void release(struct agent *a, uint64_t id, const char *check)
+{
+    struct err err = {"this node has no checks"};
+    int r = a->checks ? checks_release(a->checks, check, &err) : -ENOENT;
+
+    local_answer(a->local, id, r == 0, err.text);
+}
+
 static void on_question(uint64_t id, const struct local_question *q, void *userdata)
 {
     struct agent *a = userdata;
     struct asker *k;
 
+    if (q->what == LOCAL_RELEASE)
+        return release(a, id, q->check);
     if (refuse_stopping(a, q->what, id))
         return;
     if (!a->checks)
@@ -197,7 +208,7 @@ static const char *make_state_file(struct agent *a, char *path, size_t size)
     return path;
 }
 
-static int begin_checks(struct agent *a, struct err *err)
+static int make_checks(struct agent *a, struct err *err)
 {
     struct checkconf *conf = NULL;
     char path[4096];
@@ -224,16 +235,23 @@ static int begin_checks(struct agent *a, struct err *err)
     if (r < 0)
         return r;
     timer_arm(a->conf_timer, clock_mono_ms() + CONF_EACH_MS);
+    return 0;
+}
+
+void gate_begin(struct agent *a)
+{
+    if (!a->checks || a->checks_begun)
+        return;
+    a->checks_begun = true;
     checks_run(a->checks, CHECK_START, NULL, on_start_done, a);
     checks_begin(a->checks);
-    return 0;
 }
 
 int gate_open(struct agent *a, struct err *err)
 {
     int r = local_new(a->event, LOCAL_SOCKET, on_question, a, &a->local, err);
 
-    return r < 0 ? r : begin_checks(a, err);
+    return r < 0 ? r : make_checks(a, err);
 }
 
 void gate_close(struct agent *a)

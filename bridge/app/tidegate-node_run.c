@@ -139,6 +139,7 @@ static void on_line(const struct node_line *line, const char *conf, void *userda
     if (a->restart_slurmd)
         daemons_restart_slurmd(a->daemons);
     a->restart_slurmd = false;
+    gate_begin(a);
     if (a->link)
         agent_link_report(a->link);
 }

@@ -136,6 +136,7 @@ struct agent {
     int64_t tell_until, give_up_at, end_at; /* clock_mono_ms */
     bool cut_off;                           /* jobs had to be */
 
+    bool checks_begun;
     sd_event_source *conf_timer;
     int64_t conf_mark[3]; /* what the file of the checks was when it was read */
     char clock[48], memory[48];
@@ -148,6 +149,8 @@ void agent_set_phase(struct agent *a, enum agent_phase phase);
 
 /* Checks, and what prolog and epilog ask. -EBADMSG: the file of the checks is not right. */
 int gate_open(struct agent *a, struct err *err) _must_use_;
+/* The checks of the start, and then the others: once it is known what this node has. */
+void gate_begin(struct agent *a);
 void gate_close(struct agent *a);
 
 /* The end, as for SIGTERM; a second time does nothing. */
