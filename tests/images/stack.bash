@@ -32,12 +32,14 @@ done
 
 # stack_files DIR: what ConfigMaps, Secrets and volumes are in a cluster.
 stack_files() {
-    mkdir -p "$1"/{key,munge-key,munge-dir,slurm-in,slurm,run,state,tmp,users,home}
+    mkdir -p "$1"/{key,munge-key,munge-dir,slurm-in,slurm,run,state,tmp,users,home,checks}
     head -c 1024 /dev/urandom >"$1/key/munge.key"
     chmod 444 "$1/key/munge.key"
     cp "$BATS_TEST_DIRNAME/slurm.conf" "$1/slurm-in/"
     echo CgroupPlugin=disabled >"$1/slurm-in/cgroup.conf"
     cp "$BATS_TEST_DIRNAME/../../charts/tidegate/files/mpi.conf" "$1/slurm-in/"
+    echo '{"checks": [{"name": "munge", "command": ["tidegate-node", "check", "munge"]}]}' \
+        >"$1/checks/checks.json"
     echo alice:x:1000:1000::/home:/bin/bash >"$1/users/passwd"
     echo alice:x:1000: >"$1/users/group"
     echo 'alice:*:20000::::::' >"$1/users/shadow"
@@ -70,11 +72,13 @@ run_controller() {
 
 run_node() {
     "$CONTAINER" run -d --name "$stack-$1" --hostname "pod-$1" "${slurmd_caps[@]}" \
-        --shm-size 256m --security-opt no-new-privileges=false \
+        --shm-size 256m --security-opt no-new-privileges=false --entrypoint /usr/bin/tidegate-node \
         -e "NODE_NAME=$1" -e POOL=hpc -e "POD_UID=uid-$1" -e "SLURMCTLD_IP=$ip" \
-        -e "SLURMD_CONF=CPUs=4" \
+        -e "SLURMD_CONF=SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1" \
+        -e TIDEGATE_AGENTS= -e TIDEGATE_BRIDGE_UID=64030 -e TIDEGATE_GRACE=10 \
+        -v "$dir/checks:/etc/tidegate/checks:ro" \
         -v "$dir/key:/run/secrets/munge:ro" -v "$dir/users:/var/lib/extrausers:ro" \
-        -v "$dir/home:/home" "$node" slurmd >/dev/null
+        -v "$dir/home:/home" "$node" run >/dev/null
 }
 
 stack_up() {
