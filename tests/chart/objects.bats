@@ -221,7 +221,7 @@ tidegate pools/status  patch" ]
     [ "$output" = "clock ecc gpu leftovers memory munge root scratch spool tmp" ]
     # A key of a check replaces that key, the others stay.
     holds "$checks"' | map(select(.name == "ecc")) == [{name: "ecc", command: ["tidegate-node", "check", "ecc"],
-        period: 600, fail: {times: 1, of: 1}, clear: "boot"}]' -f "$chart/ci/full-values.yaml"
+        period: 600, fail: {times: 1}, clear: "boot"}]' -f "$chart/ci/full-values.yaml"
     holds "$checks"' | map(select(.name == "scratch")) == [{name: "scratch", period: 30, deadline: 5, clear: "person",
         command: ["/etc/tidegate/check-scripts/scratch.sh", "/scratch"]}]' -f "$chart/ci/full-values.yaml"
     # The other pool has what the chart has, but for what is off for all.
@@ -296,14 +296,15 @@ tidegate pools/status  patch" ]
     for file in "$chart"/ci/*-values.yaml; do
         run -0 conf -f "$file"
         for line in Prolog=/usr/libexec/tidegate/prolog Epilog=/usr/libexec/tidegate/epilog \
-            PrologFlags=Alloc,DeferBatch,ForceRequeueOnFail PropagateResourceLimitsExcept=MEMLOCK; do
+            PrologFlags=Alloc,DeferBatch,ForceRequeueOnFail \
+            PrologEpilogTimeout=300 PropagateResourceLimitsExcept=MEMLOCK; do
             grep -qx "$line" <<<"$output"
         done
         grep -qE '^SchedulerParameters=nohold_on_prolog_fail(,|$)' <<<"$output"
     done
     run -0 conf
     grep -qx 'SchedulerParameters=nohold_on_prolog_fail,bf_interval=5,bf_max_time=30,sched_interval=5' <<<"$output"
-    ! grep -q GresTypes <<<"$output"
+    [[ $output != *GresTypes* ]]
     run -0 conf -f "$chart/ci/cgroup-values.yaml"
     grep -qx GresTypes=gpu <<<"$output"
 }

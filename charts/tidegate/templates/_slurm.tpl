@@ -34,6 +34,7 @@ LaunchParameters=enable_nss_slurm
 Prolog=/usr/libexec/tidegate/prolog
 Epilog=/usr/libexec/tidegate/epilog
 PrologFlags=Alloc,DeferBatch,ForceRequeueOnFail
+PrologEpilogTimeout={{ int64 $s.prologEpilogTimeout }}
 SchedulerParameters={{ prepend $s.schedulerParameters "nohold_on_prolog_fail" | join "," }}
 # Locked memory (RDMA) is limited by the node's pod, not by the shell that a job is submitted from.
 PropagateResourceLimitsExcept=MEMLOCK
