@@ -81,6 +81,7 @@ job_is() { # JOB STATE
     echo "job $1 is $state"
     [[ $state =~ ^($2)$ ]]
 }
+registered_here() { scontrol -o show node "$1" | grep -q " InstanceId=$2\b"; } # NODE POD_UID
 queue_empty() { local queue; queue=$(squeue -h); echo "$queue"; [[ -z $queue ]]; }
 '
 
