@@ -9,6 +9,7 @@
 #include "base/buf.h"
 
 #define KEY              "tidegate"
+#define LEASE            "lease" /* OVERRULED_LEASE among the causes */
 #define VERSION_NUMBER   1
 #define ROOM_FOR_OURS    512    /* the longest ledger text is about 400 bytes */
 #define NUMBER_EXACT_MAX 0x1p53 /* beyond it a double, and so JSON, is not exact */
@@ -45,6 +46,10 @@ static bool get_overruled(const cJSON *list, uint32_t *ret)
     {
         enum cause c;
 
+        if (cJSON_IsString(item) && strcmp(item->valuestring, LEASE) == 0) {
+            *ret |= OVERRULED_LEASE;
+            continue;
+        }
         if (!get_cause(item, &c) ||
             c == CAUSE_HEALTH) /* of that "overruled_checks" tells */
             return false;
@@ -257,10 +262,10 @@ static int render_overruled(struct buf *b, uint32_t overruled)
 
     if (!overruled)
         return 0;
-    for (enum cause c = CAUSE_NONE + 1; c < CAUSE_COUNT_ && r == 0; c++) {
+    for (enum cause c = CAUSE_NONE; c < CAUSE_COUNT_ && r == 0; c++) {
         if (!(overruled & (UINT32_C(1) << c)))
             continue;
-        r = buf_printf(b, "%s\"%s\"", before, cause_name(c));
+        r = buf_printf(b, "%s\"%s\"", before, c == CAUSE_NONE ? LEASE : cause_name(c));
         before = ",";
     }
     return r < 0 ? r : buf_puts(b, "]");

@@ -5,6 +5,8 @@
 
 #include "core/text.h"
 
+#define READY_STEP_MS 1000 /* lastTransitionTime is in whole seconds */
+
 void look_again(struct look *l, int64_t at)
 {
     if (!l->again_at || at < l->again_at)
@@ -76,13 +78,30 @@ static enum tri node_gone(struct look *l)
     return yes_if(!l->f->kube);
 }
 
+/* Whether it is by the Lease alone that it was called not ready: Ready has not changed since. */
+static bool was_stale(const struct look *l)
+{
+    const struct ledger *was = &l->f->slurm->ledger;
+
+    return (was->overruled & OVERRULED_LEASE) ||
+           (was->episode == CAUSE_NOT_READY &&
+            l->f->kube->ready_since + READY_STEP_MS <= was->episode_at);
+}
+
 /* Absent is not NotReady: a Node without the condition has not said anything yet. */
 static enum tri node_not_ready(struct look *l)
 {
     const struct node_facts *f = l->f;
-    bool stale = l->p->agents && f->kubelet.renewed == TRI_NO;
 
-    return yes_if(f->kube && (f->kube->ready == TRI_NO || stale));
+    if (!f->kube)
+        return TRI_NO;
+    if (f->kube->ready == TRI_NO)
+        return TRI_YES;
+    if (!l->p->agents || f->kube->ready != TRI_YES)
+        return TRI_NO;
+    if (f->kubelet.renewed == TRI_UNKNOWN)
+        return was_stale(l) ? TRI_UNKNOWN : TRI_NO;
+    return yes_if(f->kubelet.renewed == TRI_NO);
 }
 
 static bool silent(struct look *l)
@@ -172,10 +191,25 @@ static enum tri probe_failed(struct look *l)
                           : TRI_UNKNOWN;
 }
 
+/* What a person has overruled is kept in the record. */
+static bool overruling_kept(const struct slurm_node *s)
+{
+    return (s->ledger.overruled & ~cause_bit(CAUSE_LINE)) || s->ledger.overruled_checks;
+}
+
+static bool record_ours(const struct slurm_node *s)
+{
+    return s->dynamic && s->extra_state == EXTRA_OURS && !s->extra_other;
+}
+
 bool record_renewable(const struct slurm_node *s)
 {
-    return s->dynamic && s->extra_state == EXTRA_OURS && !s->extra_other &&
-           !(s->ledger.overruled & ~cause_bit(CAUSE_LINE)) && !s->ledger.overruled_checks;
+    return record_ours(s) && !overruling_kept(s);
+}
+
+bool record_new(const struct slurm_node *s)
+{
+    return s->drain && s->reason && strcmp(s->reason, TEXT_NEW_NODE) == 0;
 }
 
 bool line_differs(const struct look *l)
@@ -210,12 +244,10 @@ static enum tri line_changed(struct look *l)
 
     if (!l->p->agents)
         return TRI_NO;
-    if (!agent_heard(l) || !l->f->agent->line.cpus)
+    if (!agent_heard(l) || !l->f->agent->line.cpus || overruling_kept(s))
         return TRI_UNKNOWN;
-    accepted = s->ledger.line == line_print(&l->f->agent->line) ||
-               (s->reason && strcmp(s->reason, TEXT_NEW_NODE) == 0);
-    return yes_if(record_renewable(s) &&
-                  (s->invalid_reg || (line_differs(l) && !accepted)));
+    accepted = s->ledger.line == line_print(&l->f->agent->line) || record_new(s);
+    return yes_if(record_ours(s) && (s->invalid_reg || (line_differs(l) && !accepted)));
 }
 
 /* ---- what people and schedulers said to Kubernetes --------------------------------------------- */
@@ -271,5 +303,7 @@ uint32_t causes_standing(struct look *l)
         if (stands == TRI_YES || (stands == TRI_UNKNOWN && stood(l, c)))
             standing |= cause_bit(c);
     }
+    if (standing & cause_bit(CAUSE_NOT_READY))
+        standing |= OVERRULED_LEASE;
     return standing;
 }

@@ -48,6 +48,8 @@ bool agent_heard(const struct look *l); /* the same, and the policy knows of age
 bool record_renewable(const struct slurm_node *s);
 /* The agent's line is another one than the record's. */
 bool line_differs(const struct look *l);
+/* The record is new, as slurmd made it: nobody has resumed it or drained it for anything else yet. */
+bool record_new(const struct slurm_node *s);
 uint32_t line_print(const struct node_line *line); /* never 0 */
 
 #endif

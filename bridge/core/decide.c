@@ -160,6 +160,8 @@ static void overrule(const struct look *l, enum cause episode, struct ledger *re
 {
     uint32_t bits = up_to(episode);
 
+    if ((bits & cause_bit(CAUSE_NOT_READY)) && l->f->kube && l->f->kube->ready == TRI_YES)
+        bits |= OVERRULED_LEASE;
     ret->overruled |= bits & ~cause_bit(CAUSE_HEALTH);
     if (episode == CAUSE_HEALTH && ret->episode == CAUSE_HEALTH)
         ret->overruled_checks |= ret->checks; /* those alone, and none that came later */
@@ -188,6 +190,8 @@ static void settle_ledger(const struct look *l, uint32_t standing, struct verdic
         overrule(l, episode, ledger);
     if (v->holder == HOLDER_PERSON)
         close_episode(ledger); /* a person's word took the place of ours */
+    if (record_new(l->f->slurm) && agent_heard(l) && line_differs(l))
+        ledger->line = line_print(&l->f->agent->line);
     /* until the cause has cleared once */
     ledger->overruled &= standing;
     if (!(standing & cause_bit(CAUSE_HEALTH)))
@@ -214,8 +218,8 @@ static void hold_on(const struct cause_row *row, const struct look *l, struct ve
 {
     const struct slurm_node *s = l->f->slurm;
     uint64_t checks = failing_checks(l) & ~v->ledger.overruled_checks;
-    bool idle =
-        !s->jobs && !s->alloc_cpus && !s->completing && !s->rebooting && !s->maint;
+    bool idle = !s->jobs && !s->alloc_cpus && !s->completing && !s->rebooting &&
+                !s->maint && record_renewable(s);
 
     if (row->cause == CAUSE_HEALTH && agent_heard(l) && checks != v->ledger.checks) {
         v->verb = row->does; /* others fail now: the text follows */
@@ -425,6 +429,8 @@ static bool is_suspect(const struct look *l, uint32_t standing, const struct ver
         return true;
     if (!l->p->agents || !f->kube)
         return false;
+    if (v->holder != HOLDER_NOBODY && f->slurm->ledger.episode == CAUSE_NOT_READY)
+        return true; /* by its Lease, perhaps: that has to be seen again */
     /* one that was never heard is none: after a failover that would be all */
     return !f->pod || !f->pod->ready || (a && a->linked == TRI_NO) ||
            (a && a->linked == TRI_YES && a->slurmd != SLURMD_RUNNING);

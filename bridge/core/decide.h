@@ -2,7 +2,7 @@
 /*
  * From facts to what is wanted of each node. Pure: no I/O, no clock, no log; `now` and policy are
  * arguments. Idempotent: when the action of a verdict has been done, deciding again gives none, but for two
- * that have to wait for another: a DELETE for its DRAIN, and FEATURES for any.
+ * things that have to wait for others: a record that is to be made anew, and FEATURES.
  */
 #ifndef TG_CORE_DECIDE_H
 #define TG_CORE_DECIDE_H

@@ -159,6 +159,9 @@ void instance_copy(char ret[INSTANCE_SIZE], const char *from);
 /* Whether an agent's instance is the one of the ledger; "" and NULL are none. */
 bool instance_is(const char *instance, const char kept[INSTANCE_SIZE]);
 
+/* The bit of CAUSE_NONE: NOT_READY was overruled while the kubelet's Lease alone told of it. */
+#define OVERRULED_LEASE UINT32_C(1)
+
 /*
  * What the bridge must remember of a node over its own restart. It lives in the Slurm node's Extra,
  * as a JSON object under the key "tidegate"; see codec/ledger.h for the text.
@@ -168,7 +171,7 @@ struct ledger {
         episode; /* the cause that we drained the node for and have not ended; or NONE */
     int64_t episode_at; /* when that was */
     uint32_t overruled; /* bit (1 << cause): a person resumed the node in spite of it; of
-                           CAUSE_HEALTH the checks say it */
+                           CAUSE_HEALTH the checks say it. Or OVERRULED_LEASE */
     uint64_t checks;    /* those that the episode HEALTH is for, by check_bit() */
     uint64_t overruled_checks; /* a person resumed the node in spite of these */
     char proved

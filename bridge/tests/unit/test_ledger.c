@@ -205,7 +205,7 @@ static void test_room(void **state)
     struct ledger all = {.episode = CAUSE_LEFT_POOL,
                          .episode_at = INT64_C(1) << 53,
                          .checks = UINT64_MAX,
-                         .overruled = ((1u << CAUSE_COUNT_) - 2) & ~(1u << CAUSE_HEALTH),
+                         .overruled = ((1u << CAUSE_COUNT_) - 1) & ~(1u << CAUSE_HEALTH),
                          .overruled_checks = UINT64_MAX,
                          .line = UINT32_MAX};
     char text[LEDGER_EXTRA_MAX];
