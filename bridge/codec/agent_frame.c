@@ -36,7 +36,7 @@ void agent_frame_clear(struct agent_frame *f)
             check_fact_clear(&f->report.checks[i]);
         free(f->report.checks);
     }
-    *f = (struct agent_frame){0};
+    memset(f, 0, sizeof(*f));
 }
 
 /* ---- keys and MACs ----------------------------------------------------------------- */
@@ -551,11 +551,12 @@ static int check_mac(const uint8_t *data, size_t size, const uint8_t *key,
 int agent_frame_read(const uint8_t *data, size_t size, const uint8_t *key,
                      struct agent_frame *ret, size_t *ret_used, struct err *err)
 {
-    struct agent_frame f = {0};
     struct cursor body = {0};
+    struct agent_frame f;
     size_t whole;
     int r;
 
+    memset(&f, 0, sizeof(f));
     *ret_used = 0;
     if (size < AGENT_HEADER_SIZE)
         return 0;

@@ -176,13 +176,12 @@ static struct conn *any_silent_of(const struct agents *a, const char *addr,
     struct conn *c, *victim = NULL;
     unsigned silent = 0, waiting = 0;
 
-    TAILQ_FOREACH(c, &a->conns[STEP_GREETING], entry)
-    {
+    for (c = TAILQ_FIRST(&a->conns[STEP_GREETING]); c; c = TAILQ_NEXT(c, entry)) {
         if (strcmp(c->addr, addr) == 0 && arc4random_uniform(++silent) == 0)
             victim = c;
     }
-    TAILQ_FOREACH(c, &a->conns[STEP_MUNGE], entry)
-    waiting += strcmp(c->addr, addr) == 0;
+    for (c = TAILQ_FIRST(&a->conns[STEP_MUNGE]); c; c = TAILQ_NEXT(c, entry))
+        waiting += strcmp(c->addr, addr) == 0;
     *ret_waiting = waiting + silent;
     return victim;
 }

@@ -139,11 +139,9 @@ void decoder_cancel(struct decoder *d, struct decode_job *job)
 
     job->conn = NULL;
     (void)pthread_mutex_lock(&d->lock);
-    TAILQ_FOREACH(j, &d->todo, entry)
-    {
-        if (j == job)
-            break;
-    }
+    j = TAILQ_FIRST(&d->todo);
+    while (j && j != job)
+        j = TAILQ_NEXT(j, entry);
     if (j)
         TAILQ_REMOVE(&d->todo, j, entry);
     (void)pthread_mutex_unlock(&d->lock);

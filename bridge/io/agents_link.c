@@ -25,8 +25,7 @@
 #define SESSION_MS        (INT64_C(12) * 3600 * 1000)
 #define SESSION_SPREAD_MS (3600 * 1000)
 
-#define OUT_MAX                                                                          \
-    (64 * 1024) /* an agent that reads nothing for so long is no longer there */
+#define OUT_MAX           65536 /* an agent that reads nothing for so long is no longer there */
 /* An agent sends one heartbeat a period, more only when something happens. */
 #define FRAMES_PER_PERIOD 64
 
@@ -147,7 +146,7 @@ void conn_lose(struct conn *c, const char *why)
 {
     struct agents *a = c->agents;
 
-    if (c->step != STEP_LINKED)
+    if (!c->link)
         return;
     a->counts.lost++;
     agents_say(a, SAY_LOST, "an agent's link is lost", c->addr, c->link->node->name, why);
@@ -314,7 +313,7 @@ static void take_linked(struct conn *c, struct agent_frame *f)
 /* A frame of `used` bytes, the first of c->in. */
 static void take_frame(struct conn *c, struct agent_frame *f, size_t used)
 {
-    if (c->step == STEP_LINKED) {
+    if (c->link) {
         take_linked(c, f);
     } else if (f->type != AGENT_GREETING) {
         c->agents->counts.bad_frames++;

@@ -130,10 +130,10 @@ struct agents {
     struct decoder *decoder;
     struct conns conns[STEP_COUNT_]; /* by deadline, links by heard_at */
     size_t n_conns[STEP_COUNT_];
-    struct node *nodes;          /* by name */
-    TAILQ_HEAD(, node) renewing; /* by `expires` */
-    struct buf frame;            /* being written */
-    bool changed;                /* on_change() is due */
+    struct node *nodes;                  /* by name */
+    TAILQ_HEAD(renewing, node) renewing; /* by `expires` */
+    struct buf frame;                    /* being written */
+    bool changed;                        /* on_change() is due */
     struct agents_counts counts;
     struct limiter limits[SAY_COUNT_];
 };
