@@ -97,6 +97,7 @@ END
         'pools=[{"name":"a"},{"name":"b","confinement":"cgroup"}]'
     refused '"a" sets partitionOptions.NODES, which the chart sets itself' --set-json \
         'pools=[{"name":"a","partitionOptions":{"NODES":"ALL"}}]'
+    refused '"hpc" has gres true, but slurm.gresConf is empty' --set poolDefaults.gres=true
     render --set-json 'pools=[{"name":"a"},{"name":"b"}]' >/dev/null
 }
 

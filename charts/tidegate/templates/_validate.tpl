@@ -33,6 +33,9 @@
 {{-       fail (printf "pools: %q sets partitionOptions.%s, which the chart sets itself: remove it" $pool.name $key) -}}
 {{-     end -}}
 {{-   end -}}
+{{-   if and $pool.gres (not (trim $.Values.slurm.gresConf)) -}}
+{{-     fail (printf "pools: %q has gres true, but slurm.gresConf is empty: Slurm takes GPUs without a device file for lost and drains the node; set it, for example to AutoDetect=nvidia" $pool.name) -}}
+{{-   end -}}
 {{-   include "tidegate.validateChecks" $pool -}}
 {{-   $seen = append $seen $pool -}}
 {{- end -}}
