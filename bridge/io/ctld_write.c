@@ -111,9 +111,14 @@ static int ask_slurm(const struct change *c, const size_t *which, size_t n,
     /* the active ones, too: alone the others only grow (2031) */
     msg.features = msg.features_act = c->action->features;
     c->batch->rpcs++;
-    if (c->action->verb == VERB_DELETE ? slurm_delete_node(&msg) == SLURM_SUCCESS
-                                       : slurm_update_node(&msg) == SLURM_SUCCESS)
+    if (c->action->verb == VERB_DELETE) {
+        /* slurmctld answers 'no change' to the next look, as if the record were still there */
+        c->source->nodes_full = true;
+        if (slurm_delete_node(&msg) == SLURM_SUCCESS)
+            return 0;
+    } else if (slurm_update_node(&msg) == SLURM_SUCCESS) {
         return 0;
+    }
     *ret_errno = errno;
     what = mem_printf("cannot %s %s", verb_name(c->action->verb), names);
     return ctld_error(*ret_errno, what, err);

@@ -194,6 +194,7 @@ int slurm_load_node_single(node_info_msg_t **resp, char *name, uint16_t flags)
 /* What it was asked for last, likewise. */
 static struct {
     bool update, delete;
+    bool read_all; /* whether the next look is at all nodes */
     char features[32], features_act[32];
     char reason[32];
     uint32_t state;
@@ -272,6 +273,7 @@ static int run_action(struct action *action)
     action->n = 1;
     target.fingerprint = ctld_fingerprint(&there);
     ctld_batch_run(&b, &source);
+    asked.read_all = source.nodes_full;
     free((char *)outcome.error);
     return outcome.code;
 }
@@ -288,7 +290,7 @@ static void test_features(void **state)
     assert_string_equal(asked.features, "hpc,zone=a");
     assert_string_equal(asked.features_act, "hpc,zone=a");
     assert_string_equal(asked.reason, "(none)");
-    assert_true(asked.state == NO_VAL);
+    assert_true(asked.state == NO_VAL && !asked.read_all);
     action = (struct action){.verb = VERB_DRAIN, .reason = (char *)"x"};
     assert_int_equal(run_action(&action), 0);
     assert_string_equal(asked.features, "(none)");
@@ -303,6 +305,7 @@ static void test_delete(void **state)
                           .node_state = NODE_STATE_IDLE | NODE_STATE_DRAIN};
     assert_int_equal(run_action(&action), 0);
     assert_true(asked.delete && !asked.update);
+    assert_true(asked.read_all);
     there = (node_info_t){0}; /* gone already: so it was wanted */
     assert_int_equal(run_action(&action), 0);
     assert_true(!asked.delete && !asked.update);
