@@ -80,6 +80,8 @@ void roster_set_leader(struct roster *r, bool leader);
 void roster_fill(const struct roster *r, struct world *w);
 /* Asks what the verdicts want asked, each node once in ASK_AGAIN_MS. */
 void roster_ask(struct roster *r, const struct world *w, const struct verdict *verdicts);
+/* The record of this node has just been deleted. */
+void roster_restart_slurmd(struct roster *r, const char *name);
 /* Of nodes that are no more nothing is kept. */
 void roster_trim(struct roster *r, const struct world *w);
 struct agents_counts roster_counts(const struct roster *r);

@@ -142,21 +142,25 @@ static bool is_due(struct roster *r, const char *name)
     return true;
 }
 
+void roster_restart_slurmd(struct roster *r, const char *name)
+{
+    struct err err = {0};
+
+    if (!r->agents || !is_due(r, name))
+        return;
+    if (agents_ask(r->agents, name, AGENT_ASK_RESTART_SLURMD, NULL, &err) < 0)
+        log_warn("the agent cannot be asked to start slurmd anew; it is tried again",
+                 LOG_STR("node", name), LOG_STR("error", err.text));
+    else
+        log_info("the agent is asked to start slurmd anew", LOG_STR("node", name));
+}
+
 void roster_ask(struct roster *r, const struct world *w, const struct verdict *verdicts)
 {
-    for (size_t i = 0; i < w->n && r->agents; i++) {
-        const char *name = w->rows[i].name;
-        struct err err = {0};
-
-        /* with a DELETE: once the record is gone, which the next round sees */
-        if (verdicts[i].ask != ASK_RESTART_SLURMD || verdicts[i].verb == VERB_DELETE ||
-            !is_due(r, name))
-            continue;
-        if (agents_ask(r->agents, name, AGENT_ASK_RESTART_SLURMD, NULL, &err) < 0)
-            log_warn("the agent cannot be asked to start slurmd anew; it is tried again",
-                     LOG_STR("node", name), LOG_STR("error", err.text));
-        else
-            log_info("the agent is asked to start slurmd anew", LOG_STR("node", name));
+    for (size_t i = 0; i < w->n; i++) {
+        /* with a DELETE: once that is done */
+        if (verdicts[i].ask == ASK_RESTART_SLURMD && verdicts[i].verb != VERB_DELETE)
+            roster_restart_slurmd(r, w->rows[i].name);
     }
 }
 

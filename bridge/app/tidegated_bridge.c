@@ -261,6 +261,8 @@ static void on_applied(const struct ctld_outcome *outcomes, size_t n, size_t rpc
             refusals_forget(b->refusals, o->name);
             b->counts.done[a->verb]++;
             post_event(b, o->name, a);
+            if (a->verb == VERB_DELETE)
+                roster_restart_slurmd(b->roster, o->name);
         } else if (o->code != -ESTALE && o->code != -ECANCELED) {
             /* those two only say that the world has moved on: the next round knows better */
             b->counts.failed[a->verb]++;
