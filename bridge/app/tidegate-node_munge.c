@@ -97,13 +97,14 @@ int munge_prepare(const struct munge_user *user, struct err *err)
     size_t n = 0;
     int r = read_key(key, &n, err);
 
-    (void)unlink(SOCKET); /* of a munged that was killed */
     if (r == 0)
         r = make_directory(KEY_DIR, &(struct munge_user){0, 0}, err);
     if (r == 0)
         r = make_directory(SOCKET_DIR, user, err);
     if (r == 0)
         r = write_key(user, key, n, err);
+    if (r == 0)
+        (void)unlink(SOCKET); /* of a munged that was killed */
     explicit_bzero(key, sizeof(key));
     return r;
 }

@@ -27,8 +27,10 @@
 
 /* An answer to a heartbeat that took longer says little about a clock. */
 #define CLOCK_TRIP_MAX_MS 1000
-/* A sentence that the last one repeats is not logged again, and another one not sooner than this. */
-#define LOG_EACH_MS 10000
+/* While there is no link: a sentence that repeats the last one is not logged, and of others a few, then
+ * seldom one. */
+#define LOG_FEW     5
+#define LOG_EACH_MS 60000
 #define OUT_MAX     (4 * AGENT_FRAME_MAX)
 #define READ_SIZE   4096
 
@@ -70,6 +72,7 @@ struct agent_link {
     int64_t delay_ms; /* before the next try */
     char said[TG_ERR_TEXT_MAX];
     int64_t said_at;
+    unsigned said_times; /* since the link was lost */
 };
 
 /* ---- losing it ---------------------------------------------------------------------- */
@@ -106,8 +109,10 @@ static void say(struct agent_link *l, bool was_linked, const char *text)
 {
     int64_t now = clock_mono_ms();
 
-    if (!was_linked && (strcmp(l->said, text) == 0 || now - l->said_at < LOG_EACH_MS))
+    if (!was_linked && (strcmp(l->said, text) == 0 ||
+                        (l->said_times >= LOG_FEW && now - l->said_at < LOG_EACH_MS)))
         return;
+    l->said_times = was_linked ? 0 : l->said_times + 1;
     (void)snprintf(l->said, sizeof(l->said), "%s", text);
     l->said_at = now;
     log_warn(was_linked ? "lost the bridge; jobs go on, it is looked for"
@@ -516,7 +521,6 @@ int agent_link_new(sd_event *event, struct children *children,
     l->config = config;
     l->fd = -1;
     l->delay_ms = RETRY_MIN_MS;
-    l->said_at = -LOG_EACH_MS;
     r = timer_new(event, on_timer, l, &l->timer, err);
     if (r == 0)
         r = timer_new(event, on_beat, l, &l->beat, err);
