@@ -59,6 +59,7 @@ demo-down: ## removes what the demo made; caches stay
 	@tests/kind/demo-down
 bench: ## speed and memory, each beside its baseline; build/bench/*.json
 	@tests/bench/component
+	@tests/bench/agents
 	@tests/bench/kind
 
 .PHONY: help
