@@ -244,10 +244,12 @@ static enum tri line_changed(struct look *l)
 
     if (!l->p->agents)
         return TRI_NO;
-    if (!agent_heard(l) || !l->f->agent->line.cpus || overruling_kept(s))
+    if (!agent_heard(l) || !l->f->agent->line.cpus)
         return TRI_UNKNOWN;
     accepted = s->ledger.line == line_print(&l->f->agent->line) || record_new(s);
-    return yes_if(record_ours(s) && (s->invalid_reg || (line_differs(l) && !accepted)));
+    if (!record_ours(s) || (!s->invalid_reg && (!line_differs(l) || accepted)))
+        return TRI_NO;
+    return overruling_kept(s) ? TRI_UNKNOWN : TRI_YES;
 }
 
 /* ---- what people and schedulers said to Kubernetes --------------------------------------------- */

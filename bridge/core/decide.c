@@ -393,9 +393,8 @@ static void give_back(struct look *l, struct verdict *v)
     close_episode(&v->ledger);
     if (a && !instance_is(a->instance, v->ledger.failed))
         memset(v->ledger.failed, 0, sizeof(v->ledger.failed));
-    if (a && a->line.cpus)
-        v->ledger.line =
-            line_differs(l) && record_renewable(s) ? line_print(&a->line) : 0;
+    if (a && a->line.cpus && !line_differs(l))
+        v->ledger.line = 0;
 }
 
 /* ---- the whole -------------------------------------------------------------------------------- */
