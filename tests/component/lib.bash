@@ -289,6 +289,8 @@ kubelets_away() {
         if runs "$(basename "$file" .pid)"; then stop "$(basename "$file" .pid)"; fi
         rm "$file"
     done
+    # what is left there would be a kubelet that no longer renews
+    api DELETE /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases >/dev/null
 }
 
 # nodes_up NAME...: in Kubernetes and in Slurm, IDLE.
@@ -439,6 +441,9 @@ bridge_up() {
     bridge_start "$@"
     eventually 30 bridge_leads "$1"
 }
+# metric ID NAME[{LABELS}]: of the bridge's /metrics.
+metric() { curl -sS "http://127.0.0.1:$(bridge_port "$1")/metrics" | awk -v name="$2" '$1 == name { print $2 }'; }
+metric_is() { [[ $(metric "$1" "$2") == "$3" ]]; }
 # How often it was changed in Slurm, by slurmctld's own log.
 changes_of() { grep -cE "update_node: node $1 state set to" "$LOGS/slurmctld.log"; }
 
