@@ -129,11 +129,41 @@ static void on_start_done(const struct check_fact *failed, size_t n, void *userd
 
 /* ---- prolog and epilog -------------------------------------------------------------- */
 
+/* slurmctld counts it as running; its step may begin only after the site's own prolog. */
+static void admit(struct agent *a, uint32_t job)
+{
+    struct admitted *oldest = &a->admitted[0];
+
+    for (size_t i = 1; i < ADMITTED_MAX; i++) {
+        if (!oldest->job)
+            break;
+        if (!a->admitted[i].job || a->admitted[i].at < oldest->at)
+            oldest = &a->admitted[i];
+    }
+    *oldest = (struct admitted){.job = job, .at = clock_mono_ms()};
+}
+
+static void has_ended(struct agent *a, uint32_t job)
+{
+    for (size_t i = 0; i < ADMITTED_MAX; i++) {
+        if (a->admitted[i].job == job)
+            a->admitted[i].job = 0;
+    }
+}
+
+static void answer(struct agent *a, uint64_t id, const struct local_question *q,
+                   const char *text)
+{
+    if (q->what == LOCAL_PROLOG && !text)
+        admit(a, q->job);
+    local_answer(a->local, id, !text, text);
+}
+
 /* Who asked; lives until the checks have run. */
 struct asker {
     struct agent *agent;
     uint64_t id;
-    enum local_what what;
+    struct local_question question;
     char job[48], uid[48];
     const char *env[3];
 };
@@ -158,8 +188,8 @@ static void on_checked(const struct check_fact *failed, size_t n, void *userdata
     /* as the bridge would write it, since the prolog drains the node with it */
     _cleanup_(mem_freep) char *text = n ? text_reason_of_check(&failed[0]) : NULL;
 
-    if (!refuse_stopping(k->agent, k->what, k->id))
-        local_answer(k->agent->local, k->id, n == 0, text);
+    if (!refuse_stopping(k->agent, k->question.what, k->id))
+        answer(k->agent, k->id, &k->question, text);
     free(k);
 }
 
@@ -181,10 +211,12 @@ static void on_question(uint64_t id, const struct local_question *q, void *userd
         return release(a, id, q->check);
     if (refuse_stopping(a, q->what, id))
         return;
+    if (q->what == LOCAL_EPILOG)
+        has_ended(a, q->job);
     if (!a->checks)
-        return local_answer(a->local, id, true, NULL);
+        return answer(a, id, q, NULL);
     k = mem_zalloc(sizeof(*k));
-    *k = (struct asker){.agent = a, .id = id, .what = q->what};
+    *k = (struct asker){.agent = a, .id = id, .question = *q};
     (void)snprintf(k->job, sizeof(k->job), "SLURM_JOB_ID=%u", q->job);
     (void)snprintf(k->uid, sizeof(k->uid), "SLURM_JOB_UID=%u", q->uid);
     k->env[0] = k->job;

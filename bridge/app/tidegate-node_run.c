@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <openssl/crypto.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,18 +18,33 @@
 #include "base/log.h"
 #include "io/steps.h"
 
-uint32_t agent_steps(const struct agent *a)
+static struct steps look(const struct agent *a)
 {
-    uint32_t n = 0;
+    struct steps s = {.running = 1};
     struct err err;
 
-    (void)a;
-    if (steps_count("/proc", getpid(), &n, &err) < 0) {
+    if (steps_look("/proc", getpid(), daemons_facts(a->daemons).slurmd_pid, &s, &err) < 0)
         log_error("job steps cannot be counted; taken for some",
                   LOG_STR("error", err.text));
-        return 1;
+    return s;
+}
+
+uint32_t agent_steps(const struct agent *a)
+{
+    return look(a).running;
+}
+
+/* slurmctld counts a job as running from before its prolog on. */
+bool agent_has_work(const struct agent *a)
+{
+    struct steps s = look(a);
+    int64_t now = clock_mono_ms();
+
+    for (size_t i = 0; i < ADMITTED_MAX; i++) {
+        if (a->admitted[i].job && now - a->admitted[i].at < ADMITTED_MS)
+            return true;
     }
-    return n;
+    return s.running || s.begun;
 }
 
 void agent_set_phase(struct agent *a, enum agent_phase phase)
@@ -303,6 +319,11 @@ int verb_run(int argc, char **argv)
         log_error("run takes no arguments; see " TG_NODE_PROGRAM "(8)");
         return EX_USAGE;
     }
+    /* its configuration and lists of names are most of what this would take up */
+    (void)OPENSSL_init_crypto(
+        OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ADD_ALL_CIPHERS |
+            OPENSSL_INIT_NO_ADD_ALL_DIGESTS | OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS,
+        NULL);
     (void)mallopt(M_MMAP_THRESHOLD, 64 * 1024); /* keeps the heap of a long life small */
     status = run(&a, &err);
     if (status < 0) {

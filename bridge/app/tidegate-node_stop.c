@@ -28,34 +28,34 @@ static void end_daemons(struct agent *a, bool cut_off, const char *why)
     daemons_stop(a->daemons, a->end_at - KILL_MS);
 }
 
-static void give_up(struct agent *a, uint32_t steps)
+static void give_up(struct agent *a)
 {
     a->stop = STOP_GIVING_UP;
     log_warn("the grace period is nearly over; the bridge has the jobs requeued",
-             LOG_NUM("steps", steps));
+             LOG_NUM("steps", agent_steps(a)));
     agent_set_phase(a, AGENT_GIVING_UP);
 }
 
 static void look(struct agent *a)
 {
     int64_t now = clock_mono_ms();
-    uint32_t steps;
+    bool work;
 
     if (a->stop == STOP_TELLING && (!a->link || !agent_link_stands(a->link) ||
                                     agent_link_answered(a->link) || now >= a->tell_until))
         a->stop = STOP_WAITING;
     if (a->stop == STOP_TELLING)
         return;
-    steps = agent_steps(a);
-    if (a->stop == STOP_WAITING && !steps)
+    work = agent_has_work(a);
+    if (a->stop == STOP_WAITING && !work)
         return end_daemons(a, false,
                            "no job step runs here any more; stopping slurmd, then "
                            "munged");
     if (a->stop == STOP_WAITING && now >= a->give_up_at)
-        give_up(a, steps);
+        give_up(a);
     if (a->stop != STOP_GIVING_UP)
         return;
-    if (!steps)
+    if (!work)
         end_daemons(a, true,
                     "the job steps have ended, cut off; stopping slurmd, then munged");
     else if (now >= a->end_at - DAEMONS_MS)

@@ -9,18 +9,23 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAME     " (slurmstepd) " /* behind the pid */
+#define NAME     "(slurmstepd)"
 #define STAT_MAX 64 /* bytes of stat: pid, name, state and parent stand within */
 
-/* Whether /proc/PID/stat tells of such a one; one that has gone in the meantime is none. */
-static int is_step(int proc, const char *pid, pid_t parent, bool *ret)
+struct process {
+    bool is_step; /* by its name */
+    pid_t parent; /* 0: it is a zombie, or has gone */
+};
+
+/* By /proc/PID/stat, "530 (slurmstepd) S 1 ...". A name may have blanks and parentheses. */
+static int read_process(int proc, const char *pid, struct process *ret)
 {
     char path[32], text[STAT_MAX + 1], state = 'Z';
-    const char *name;
-    int fd, of = 0;
+    const char *name, *end;
+    int fd, parent = 0;
     ssize_t n;
 
-    *ret = false;
+    *ret = (struct process){0};
     (void)snprintf(path, sizeof(path), "%.20s/stat", pid);
     fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -32,26 +37,30 @@ static int is_step(int proc, const char *pid, pid_t parent, bool *ret)
     if (n < 0)
         return (int)n;
     text[n] = '\0';
-    name = text + strspn(text, "0123456789");
-    if (strncmp(name, NAME, strlen(NAME)) == 0 &&
-        sscanf(name + strlen(NAME), "%c %d", &state, &of) == 2)
-        *ret = of == parent && state != 'Z' && state != 'X';
+    name = strchr(text, '(');
+    end = strrchr(text, ')');
+    if (!name || !end || sscanf(end + 1, " %c %d", &state, &parent) != 2)
+        return 0;
+    ret->is_step = strncmp(name, NAME, (size_t)(end - name) + 1) == 0;
+    ret->parent = state == 'Z' || state == 'X' ? 0 : parent;
     return 0;
 }
 
-int steps_count(const char *proc, pid_t parent, uint32_t *ret, struct err *err)
+int steps_look(const char *proc, pid_t pid1, pid_t slurmd, struct steps *ret,
+               struct err *err)
 {
     DIR *dir = opendir(proc);
     const struct dirent *e;
-    uint32_t count = 0;
+    struct steps found = {0};
     int r = dir ? 0 : -errno;
 
     while (r == 0 && (errno = 0, e = readdir(dir))) {
-        bool found = false;
+        struct process p = {0};
 
         if (e->d_name[0] >= '1' && e->d_name[0] <= '9')
-            r = is_step(dirfd(dir), e->d_name, parent, &found);
-        count += found;
+            r = read_process(dirfd(dir), e->d_name, &p);
+        found.running += p.is_step && p.parent == pid1;
+        found.begun += slurmd && p.parent == slurmd;
     }
     if (r == 0)
         r = -errno;
@@ -60,6 +69,6 @@ int steps_count(const char *proc, pid_t parent, uint32_t *ret, struct err *err)
     if (r < 0)
         return err_set(err, r, "the processes in %s cannot be read: %s", proc,
                        strerror(-r));
-    *ret = count;
+    *ret = found;
     return 0;
 }

@@ -8,9 +8,15 @@
 
 #include "base/err.h"
 
-/* Those that are children of `parent` and no zombies; one look through `proc` ("/proc"). What is started
- * meanwhile may be missed. On failure nothing is known: that is not 'none'. */
-int steps_count(const char *proc, pid_t parent, uint32_t *ret, struct err *err)
-    _must_use_;
+struct steps {
+    uint32_t running; /* slurmstepds that are children of PID 1 */
+    uint32_t
+        begun; /* other children of slurmd: a prolog, or a step that it has not let go yet */
+};
+
+/* One look through `proc` ("/proc"), without zombies; slurmd 0: there is none. What is started meanwhile may
+ * be missed. On failure nothing is known: that is not 'none'. */
+int steps_look(const char *proc, pid_t pid1, pid_t slurmd, struct steps *ret,
+               struct err *err) _must_use_;
 
 #endif

@@ -54,7 +54,7 @@ static void add(const char *pid, const char *stat)
 
 static void test_who_counts(void **state)
 {
-    uint32_t n = 99;
+    struct steps s;
 
     (void)state;
     add("1",
@@ -64,35 +64,40 @@ static void test_who_counts(void **state)
     add("531", "531 (slurmstepd) R 1 529 529 0 -1\n");
     add("532", "532 (slurmstepd) S 530 529 529 0 -1\n"); /* of a step's own */
     add("533", "533 (slurmstepd) Z 1 529 529 0 -1\n");
-    add("534", "534 (slurmstepd) S 10 529 529 0 -1\n"); /* another slurmd's */
+    add("534", "534 (slurmstepd) S 10 529 529 0 -1\n"); /* slurmd has not let it go yet */
     add("535", "535 (my (slurmstepd) S 1) S 7 1 1 0 -1\n");
     add("536", NULL); /* gone */
     add("self", "530 (slurmstepd) S 1 529 529 0 -1\n");
-    assert_int_equal(steps_count(proc, 1, &n, NULL), 0);
-    assert_int_equal(n, 2);
+    add("540", "540 (prolog) S 10 10 10 0 -1\n");
+    add("541", "541 (prolog) Z 10 10 10 0 -1\n");
+    assert_int_equal(steps_look(proc, 1, 10, &s, NULL), 0);
+    assert_int_equal(s.running, 2);
+    assert_int_equal(s.begun, 2);
+    assert_int_equal(steps_look(proc, 1, 0, &s, NULL), 0);
+    assert_int_equal(s.begun, 0);
 }
 
 static void test_what_cannot_be_read_is_not_none(void **state)
 {
     struct err err;
-    uint32_t n = 99;
+    struct steps s = {.running = 99};
 
     (void)state;
-    assert_int_equal(steps_count("/nonexistent", 1, &n, &err), -ENOENT);
+    assert_int_equal(steps_look("/nonexistent", 1, 10, &s, &err), -ENOENT);
     assert_string_equal(err.text, "the processes in /nonexistent cannot be read: No such "
                                   "file or directory");
-    assert_int_equal(n, 99);
+    assert_int_equal(s.running, 99);
 }
 
 /* A real process of that name. */
 static void test_real(void **state)
 {
-    uint32_t n = 99;
+    struct steps s;
     pid_t pid;
 
     (void)state;
-    assert_int_equal(steps_count("/proc", getpid(), &n, NULL), 0);
-    assert_int_equal(n, 0);
+    assert_int_equal(steps_look("/proc", getpid(), 0, &s, NULL), 0);
+    assert_int_equal(s.running, 0);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -101,12 +106,12 @@ static void test_real(void **state)
         _exit(0);
     }
     assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
-    assert_int_equal(steps_count("/proc", getpid(), &n, NULL), 0);
-    assert_int_equal(n, 1);
+    assert_int_equal(steps_look("/proc", getpid(), 0, &s, NULL), 0);
+    assert_int_equal(s.running, 1);
     (void)kill(pid, SIGKILL);
     assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
-    assert_int_equal(steps_count("/proc", getpid(), &n, NULL), 0); /* a zombie */
-    assert_int_equal(n, 0);
+    assert_int_equal(steps_look("/proc", getpid(), 0, &s, NULL), 0); /* a zombie */
+    assert_int_equal(s.running, 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
