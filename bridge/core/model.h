@@ -276,7 +276,7 @@ struct action {
     size_t n;
     char *
         reason; /* for DRAIN and DOWN; of a NOTE: NULL leaves the text, REASON_BLANK takes it away.
-                     RESUME always takes it away */
+                     RESUME always takes it away; what stands here of it is for people alone */
     bool write_extra;     /* false: leave Extra alone (EXTRA_FOREIGN) */
     struct ledger ledger; /* as it is to stand; also when it cannot be written */
     char *extra_other;    /* kept beside the ledger */

@@ -55,6 +55,8 @@ void plan_make(const struct node_facts *facts, const struct verdict *verdicts, s
                 continue;
             if (v->verb == VERB_DRAIN || v->verb == VERB_DOWN)
                 one.reason = text_reason_for(&facts[i], v);
+            else if (v->verb == VERB_RESUME && v->why == WHY_QUALIFYING)
+                one.reason = mem_strdup(TEXT_ON_PROBATION);
             else if (v->blank_reason)
                 one.reason = mem_strdup(REASON_BLANK);
             if (v->verb == VERB_FEATURES)

@@ -432,7 +432,8 @@ char *text_event_message(enum verb v, const char *detail)
         return mem_printf("Set down in Slurm, its jobs are requeued: %s.",
                           detail ? detail : "");
     case VERB_RESUME:
-        return mem_strdup("Resumed in Slurm: it takes jobs again.");
+        return detail ? mem_printf("Resumed in Slurm %s.", detail)
+                      : mem_strdup("Resumed in Slurm: it takes jobs again.");
     case VERB_FEATURES:
         return mem_printf("Its features in Slurm are now %s.", detail ? detail : "none");
     case VERB_DELETE:

@@ -37,7 +37,10 @@ char *text_ends(const struct node_facts *f, const struct verdict *v);
 const char *text_event_reason(enum verb v);
 /* "Warning" for what somebody should look at, "Normal" for planned work and for good news. */
 const char *text_event_type(enum verb v, enum cause c);
-/* `detail`: the reason that was set; of FEATURES the features. */
+/* Behind a RESUME of a node that has to prove itself first. */
+#define TEXT_ON_PROBATION                                                                \
+    "behind a reservation of Tidegate's: it proves itself before it takes jobs"
+/* `detail`: the action's reason; of FEATURES the features. */
 char *text_event_message(enum verb v, const char *detail);
 
 #endif

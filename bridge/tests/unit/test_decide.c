@@ -249,11 +249,12 @@ static void read_agent(struct row *r)
 
 static void read_pod(struct row *r)
 {
+    static char name[] = "slurmd-1";
     const cJSON *p = get(r->json, "pod");
 
     check_keys(p, " uid ready terminating ");
     r->pod = (struct kube_pod){
-        .name = (char[]){"slurmd-1"},
+        .name = name,
         .uid = (char *)get_str(p, "uid", "pod-1"),
         .ready = get_bool(p, "ready", true),
         .terminating = get_bool(p, "terminating", false),

@@ -50,6 +50,40 @@ static void verbs_have_names(void **state)
     assert_string_equal(verb_name(VERB_DOWN), "down");
     assert_string_equal(verb_name(VERB_RESUME), "resume");
     assert_string_equal(verb_name(VERB_NOTE), "note");
+    assert_string_equal(verb_name(VERB_FEATURES), "features");
+    assert_string_equal(verb_name(VERB_DELETE), "delete");
+}
+
+/* These stand in ledgers: another value would forget what a person has overruled. */
+static void checks_have_bits(void **state)
+{
+    struct check_fact checks[] = {{.name = (char[]){"scratch"}},
+                                  {.name = (char[]){"gpu"}}};
+    const struct agent_fact a = {.checks = checks, .n_checks = 2};
+
+    (void)state;
+    assert_int_equal(check_bit("scratch"), UINT64_C(1) << 59);
+    assert_int_equal(check_bit("gpu"), UINT64_C(1) << 13);
+    assert_int_equal(agent_checks_mask(&a), check_bit("scratch") | check_bit("gpu"));
+    assert_int_equal(agent_checks_mask(&(struct agent_fact){0}), 0);
+    assert_true(check_bit("") != 0);
+}
+
+static void instances_are_cleaned(void **state)
+{
+    char kept[INSTANCE_SIZE];
+
+    (void)state;
+    instance_copy(kept, "a\"b\\c\n");
+    assert_string_equal(kept, "a-b-c-");
+    assert_true(instance_is("a\"b\\c\n", kept));
+    assert_false(instance_is("a", kept));
+    instance_copy(kept, NULL);
+    assert_string_equal(kept, "");
+    assert_false(instance_is("", kept));
+    assert_false(instance_is(NULL, kept));
+    instance_copy(kept, "0123456789012345678901234567890123456789x");
+    assert_int_equal(strlen(kept), INSTANCE_SIZE - 1);
 }
 
 static void ledgers_compare(void **state)
@@ -70,6 +104,24 @@ static void ledgers_compare(void **state)
     a.overruled = 1u << CAUSE_CORDONED;
     assert_false(ledger_equal(&a, &b));
     a.episode = CAUSE_NONE;
+    assert_false(ledger_is_empty(&a));
+    a = b;
+    a.checks = 1;
+    assert_false(ledger_equal(&a, &b));
+    a.episode = b.episode = CAUSE_NONE; /* and neither do the checks */
+    assert_true(ledger_equal(&a, &b));
+    assert_true(ledger_is_empty(&a));
+    a.overruled_checks = 1;
+    assert_false(ledger_equal(&a, &b));
+    assert_false(ledger_is_empty(&a));
+    a = (struct ledger){.line = 1};
+    assert_false(ledger_equal(&a, &b));
+    assert_false(ledger_is_empty(&a));
+    a = (struct ledger){.proved = "x"};
+    assert_false(ledger_equal(&a, &b));
+    assert_false(ledger_is_empty(&a));
+    a = (struct ledger){.failed = "x"};
+    assert_false(ledger_equal(&a, &b));
     assert_false(ledger_is_empty(&a));
 }
 
@@ -105,6 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(selectors_match),    cmocka_unit_test(causes_have_names),
         cmocka_unit_test(verbs_have_names),   cmocka_unit_test(ledgers_compare),
+        cmocka_unit_test(checks_have_bits),   cmocka_unit_test(instances_are_cleaned),
         cmocka_unit_test(values_are_cleared),
     };
 

@@ -117,6 +117,43 @@ static void what_goes_goes_first(void **state)
     plan_clear(&p);
 }
 
+static void features_and_deletes(void **state)
+{
+    struct kube_pool pool = {.name = (char[]){"hpc"},
+                             .feature = (char[]){"hpc"},
+                             .feature_labels = (char *[]){(char[]){"zone"}},
+                             .n_feature_labels = 1};
+    struct label labels[] = {{(char[]){"zone"}, (char[]){"a"}},
+                             {(char[]){"zone"}, (char[]){"b"}}};
+    struct kube_node kube[3] = {0};
+    struct slurm_node slurm = {.features = (char[]){"hpc"}};
+    struct node_facts f[4];
+    struct verdict v[4] = {{.verb = VERB_FEATURES},
+                           {.verb = VERB_FEATURES},
+                           {.verb = VERB_FEATURES, .blank_reason = true},
+                           {.verb = VERB_DELETE}};
+    struct plan p;
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        f[i] = node((const char *[]){"a", "b", "c", "d"}[i], &pool);
+        f[i].slurm = &slurm;
+        f[i].kube = &kube[i / 2];
+    }
+    kube[0].labels = (struct labels){&labels[0], 1};
+    kube[1].labels = (struct labels){&labels[1], 1};
+    plan_make(f, v, 4, &p);
+    assert_int_equal(p.n, 3);
+    assert_string_equal(p.actions[0].features, "hpc,zone=a");
+    assert_int_equal(p.actions[0].n, 2);
+    assert_null(p.actions[0].reason);
+    assert_string_equal(p.actions[1].features, "hpc,zone=b");
+    assert_string_equal(p.actions[1].reason, REASON_BLANK);
+    assert_int_equal(p.actions[2].verb, VERB_DELETE);
+    assert_null(p.actions[2].features);
+    plan_clear(&p);
+}
+
 static void a_note_keeps_the_text(void **state)
 {
     struct node_facts f = node("a", &hpc);
@@ -140,6 +177,9 @@ int main(void)
                others_stay_apart),
         TITLED("promise 2: what must go goes first, what is given back comes last",
                what_goes_goes_first),
+        TITLED("promise 7: features are grouped by their text, and deletes come last but "
+               "for what is given back",
+               features_and_deletes),
         TITLED("promise 1: a note about a node that a person holds writes no reason",
                a_note_keeps_the_text),
     };

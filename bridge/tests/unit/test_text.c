@@ -60,6 +60,18 @@ static void reasons_word_for_word(void **state)
          "tidegate/k8s: node is NotReady in Kubernetes and slurmd does not answer"},
         {CAUSE_GONE, true,
          "tidegate/k8s: node is gone from Kubernetes and slurmd does not answer"},
+        {CAUSE_SLURMD, false, "tidegate/fail: slurmd does not answer"},
+        {CAUSE_SLURMD, true,
+         "tidegate/fail: slurmd does not answer, and its pod is not ready either"},
+        {CAUSE_STOPPING, false, "tidegate/update: the slurmd pod is being stopped"},
+        {CAUSE_STOPPING, true,
+         "tidegate/update: the slurmd pod is being stopped and slurmd does not answer"},
+        {CAUSE_HEALTH, false, "tidegate/health: a health check of the node fails"},
+        {CAUSE_UNPROVED, false,
+         "tidegate/health: PMIx probe failed: the node has not proved itself since its "
+         "last start"},
+        {CAUSE_LINE, false,
+         "tidegate/update: the node has other resources than its record in Slurm"},
     };
 
     const struct node_facts f = {.name = "w1", .pool = &hpc};
@@ -69,6 +81,56 @@ static void reasons_word_for_word(void **state)
         _cleanup_(mem_freep) char *text = text_reason(&f, rows[i].cause, rows[i].down);
 
         assert_string_equal(text, rows[i].text);
+    }
+}
+
+/* What tells of an overruling where there is no ledger. */
+static void reasons_name_their_cause(void **state)
+{
+    const struct node_facts f = {.name = "w1", .pool = &hpc};
+
+    (void)state;
+    for (enum cause c = CAUSE_NONE + 1; c < CAUSE_COUNT_; c++) {
+        _cleanup_(mem_freep) char *text = text_reason(&f, c, false);
+
+        for (enum cause other = CAUSE_NONE; other < CAUSE_COUNT_; other++)
+            assert_int_equal(text_names(text, other), other == c);
+    }
+    for (enum cause c = CAUSE_NONE; c < CAUSE_COUNT_; c++) {
+        assert_false(text_names(TEXT_NEW_NODE, c));
+        assert_false(text_names("bad dimm", c));
+        assert_false(text_names(NULL, c));
+    }
+    assert_true(text_is_ours(TEXT_NEW_NODE));
+}
+
+/* The agent's words are outside bytes, and Slurm's field is short. */
+static void reasons_are_clean(void **state)
+{
+    char raw[1000];
+    struct check_fact check = {.name = (char[]){"x"}, .text = raw};
+
+    (void)state;
+    for (size_t n = 0; n < sizeof(raw); n++) {
+        _cleanup_(mem_freep) char *text = NULL;
+
+        for (size_t i = 0; i < n; i++)
+            raw[i] = (char)(i % 7 ? 1 + (i * 37) % 255 : ' ');
+        raw[n] = '\0';
+        text = text_reason_of_check(&check);
+        assert_true(strlen(text) <= TEXT_REASON_MAX);
+        assert_true(text_is_ours(text) || n < 2);
+        for (const char *p = text; *p; p++)
+            assert_true(*p >= ' ' && *p <= '~');
+        assert_true(text[strlen(text) - 1] != ' ');
+    }
+    memset(raw, 'y', sizeof(raw)); /* no word to cut at */
+    raw[sizeof(raw) - 1] = '\0';
+    {
+        _cleanup_(mem_freep) char *text = text_reason_of_check(&check);
+
+        assert_in_range(strlen(text), TEXT_REASON_MAX / 2, TEXT_REASON_MAX);
+        assert_string_equal(text + strlen(text) - 3, "...");
     }
 }
 
@@ -127,7 +189,11 @@ static void events_say_what_was_done(void **state)
     } rows[] = {
         {VERB_DRAIN, "SlurmDrained", "Drained in Slurm: why. Running jobs go on."},
         {VERB_DOWN, "SlurmDown", "Set down in Slurm, its jobs are requeued: why."},
-        {VERB_RESUME, "SlurmResumed", "Resumed in Slurm: it takes jobs again."},
+        {VERB_RESUME, "SlurmResumed", "Resumed in Slurm why."},
+        {VERB_FEATURES, "SlurmFeatures", "Its features in Slurm are now why."},
+        {VERB_DELETE, "SlurmRecordDeleted",
+         "Its record in Slurm was deleted, so that slurmd registers anew with what the "
+         "node has now."},
         {VERB_NOTE, "SlurmNoted", ""},
     };
 
@@ -146,6 +212,13 @@ static void only_faults_are_warnings(void **state)
     assert_string_equal(text_event_type(VERB_DRAIN, CAUSE_CORDONED), "Normal");
     assert_string_equal(text_event_type(VERB_DRAIN, CAUSE_LEFT_POOL), "Normal");
     assert_string_equal(text_event_type(VERB_RESUME, CAUSE_NONE), "Normal");
+    assert_string_equal(text_event_type(VERB_DRAIN, CAUSE_STOPPING), "Normal");
+    assert_string_equal(text_event_type(VERB_DRAIN, CAUSE_LINE), "Normal");
+    assert_string_equal(text_event_type(VERB_DELETE, CAUSE_LINE), "Normal");
+    assert_string_equal(text_event_type(VERB_FEATURES, CAUSE_NONE), "Normal");
+    assert_string_equal(text_event_type(VERB_DRAIN, CAUSE_HEALTH), "Warning");
+    assert_string_equal(text_event_type(VERB_DRAIN, CAUSE_SLURMD), "Warning");
+    assert_string_equal(text_event_type(VERB_DOWN, CAUSE_STOPPING), "Warning");
     assert_string_equal(text_event_type(VERB_DRAIN, CAUSE_NOT_READY), "Warning");
     assert_string_equal(text_event_type(VERB_DRAIN, CAUSE_GONE), "Warning");
     assert_string_equal(text_event_type(VERB_DOWN, CAUSE_NOT_READY), "Warning");
@@ -157,6 +230,10 @@ int main(void)
         TITLED("every reason of ours is of our grammar", reasons_are_ours),
         TITLED("rule 1: what only looks like our grammar is a person's", others_are_not),
         TITLED("reasons, word for word", reasons_word_for_word),
+        TITLED("rule 2: a reason names one cause, and a new node's none",
+               reasons_name_their_cause),
+        TITLED("reasons are short and printable, whatever an agent says",
+               reasons_are_clean),
         TITLED("every state has a sentence that ends with a full stop",
                every_state_has_its_sentence),
         TITLED("row new node: why tells of its pod", not_registered_tells_of_the_pod),

@@ -434,7 +434,9 @@ static inline struct qualify_fact awalk_qualify(const struct awalk *w)
 static inline struct node_facts
 awalk_facts(const struct awalk *w, const struct slurm_node *s, struct kube_pod *pod)
 {
-    *pod = (struct kube_pod){.name = (char[]){"slurmd"},
+    static char name[] = "slurmd";
+
+    *pod = (struct kube_pod){.name = name,
                              .uid = (char *)w->pod_uid,
                              .ready = w->pod_ready,
                              .terminating = w->pod_going};
