@@ -17,6 +17,7 @@
 #define QUALIFY_SLOT_MS     180000 /* one that takes longer no longer holds up others */
 #define QUALIFY_PARTNER_MS  20000  /* how long a partner is waited for */
 #define QUALIFY_MINUTES     2      /* the job's limit in Slurm */
+#define QUALIFY_LAUNCH_S    30     /* the limit of srun */
 #define QUALIFY_BOUND_S     10     /* the limit of the wire-up itself */
 #define QUALIFY_JOBS_MAX    6      /* for one instance; then it has failed */
 

@@ -22,12 +22,16 @@
  */
 static const char script[] =
     "#!/bin/sh\n"
-    "said=$(srun --mpi=pmix --kill-on-bad-exit=1 --overcommit -n2 \\\n"
+    "said=$(timeout -k 5 %d srun --mpi=pmix --kill-on-bad-exit=1 --overcommit -n2 \\\n"
     "    tidegate-pmix --ranks 2 --bound %d 2>&1)\n"
     "status=$?\n"
-    "for lines in '^tidegate-pmix: ' '^slurmstepd' .; do\n"
+    "for lines in '^tidegate-pmix: ' '^slurmstepd[^:]*: error: [^*]' '^srun: error: ' .\n"
+    "do\n"
     "    line=$(printf '%%s\\n' \"$said\" | grep -m1 \"$lines\") && break\n"
     "done\n"
+    "[ $status != 124 ] || line=\"srun was not done within %d s; are the ports of slurmd "
+    "\\\n"
+    "and srun open between the nodes? $line\"\n"
     "scontrol update jobid=\"$SLURM_JOB_ID\" admincomment=\"$line\"\n"
     "exit $status\n";
 
@@ -307,7 +311,8 @@ static int submit(const struct qualify_world *w, const struct qualify_action *a,
         (char *)"LC_ALL=C.UTF-8"};
     _cleanup_(mem_freep) char *reservation =
         mem_printf(QUALIFY_RESERVATION "%s", a->node);
-    _cleanup_(mem_freep) char *text = mem_printf(script, QUALIFY_BOUND_S);
+    _cleanup_(mem_freep) char *text =
+        mem_printf(script, QUALIFY_LAUNCH_S, QUALIFY_BOUND_S, QUALIFY_LAUNCH_S);
     _cleanup_(mem_freep) char *except = not_these(w, a);
     submit_response_msg_t *answer = NULL;
     job_desc_msg_t job;
@@ -334,10 +339,13 @@ static int submit(const struct qualify_world *w, const struct qualify_action *a,
     job.user_id = getuid();
     job.group_id = getgid();
     if (slurm_submit_batch_job(&job, &answer)) {
+        int slurm_errno = errno;
         _cleanup_(mem_freep) char *what =
             mem_printf("cannot submit the job that proves %s", a->node);
 
-        return ctld_error(errno, what, err);
+        if (a->wants_partner && slurm_errno == ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE)
+            return err_set(err, -EAGAIN, "%s: no other node can be its partner", what);
+        return ctld_error(slurm_errno, what, err);
     }
     *ret_job = answer->job_id;
     slurm_free_submit_response_response_msg(answer);
