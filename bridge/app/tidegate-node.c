@@ -26,7 +26,7 @@ static int print_help(void)
 {
     printf("usage: " TG_NODE_PROGRAM " [VERB [ARG]...]\n\n");
     for (size_t i = 0; i < TG_LEN(verbs); i++) {
-        if (verbs[i].run && verbs[i].help)
+        if (verbs[i].help)
             printf("  %-8s %s\n", verbs[i].name, verbs[i].help);
     }
     printf("  --help, --version\n");
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
         return EX_OK;
     }
     for (size_t i = 0; i < TG_LEN(verbs); i++) {
-        if (strcmp(verb, verbs[i].name) == 0 && verbs[i].run)
+        if (strcmp(verb, verbs[i].name) == 0)
             return argc > 1 ? verbs[i].run(argc - 1, argv + 1)
                             : verbs[i].run(1, run_only);
     }

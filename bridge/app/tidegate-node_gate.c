@@ -99,7 +99,7 @@ static const char *const *check_environment(void *userdata)
 
 static bool is_idle(void *userdata)
 {
-    return agent_steps(userdata) == 0;
+    return !agent_has_jobs(userdata);
 }
 
 static void on_change(void *userdata)
@@ -129,33 +129,31 @@ static void on_start_done(const struct check_fact *failed, size_t n, void *userd
 
 /* ---- prolog and epilog -------------------------------------------------------------- */
 
-/* slurmctld counts it as running; its step may begin only after the site's own prolog. */
-static void admit(struct agent *a, uint32_t job)
+/* From its prolog until its epilog a job is here, whether a step of it runs or not. */
+static void has_begun(struct agent *a, uint32_t job)
 {
-    struct admitted *oldest = &a->admitted[0];
-
-    for (size_t i = 1; i < ADMITTED_MAX; i++) {
-        if (!oldest->job)
-            break;
-        if (!a->admitted[i].job || a->admitted[i].at < oldest->at)
-            oldest = &a->admitted[i];
+    for (size_t i = 0; i < a->n_jobs; i++) {
+        if (a->jobs[i] == job)
+            return;
     }
-    *oldest = (struct admitted){.job = job, .at = clock_mono_ms()};
+    a->jobs = mem_resize(a->jobs, a->n_jobs + 1, sizeof(*a->jobs));
+    a->jobs[a->n_jobs++] = job;
 }
 
 static void has_ended(struct agent *a, uint32_t job)
 {
-    for (size_t i = 0; i < ADMITTED_MAX; i++) {
-        if (a->admitted[i].job == job)
-            a->admitted[i].job = 0;
+    for (size_t i = 0; i < a->n_jobs; i++) {
+        if (a->jobs[i] == job)
+            a->jobs[i] = a->jobs[--a->n_jobs];
     }
+    stop_look(a);
 }
 
 static void answer(struct agent *a, uint64_t id, const struct local_question *q,
                    const char *text)
 {
     if (q->what == LOCAL_PROLOG && !text)
-        admit(a, q->job);
+        has_begun(a, q->job);
     local_answer(a->local, id, !text, text);
 }
 

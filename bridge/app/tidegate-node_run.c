@@ -34,17 +34,17 @@ uint32_t agent_steps(const struct agent *a)
     return look(a).running;
 }
 
-/* slurmctld counts a job as running from before its prolog on. */
-bool agent_has_work(const struct agent *a)
+bool agent_has_processes(const struct agent *a)
 {
     struct steps s = look(a);
-    int64_t now = clock_mono_ms();
 
-    for (size_t i = 0; i < ADMITTED_MAX; i++) {
-        if (a->admitted[i].job && now - a->admitted[i].at < ADMITTED_MS)
-            return true;
-    }
     return s.running || s.begun;
+}
+
+/* An allocation may have no step for a while, on all its nodes or on some. */
+bool agent_has_jobs(const struct agent *a)
+{
+    return a->n_jobs || agent_has_processes(a);
 }
 
 void agent_set_phase(struct agent *a, enum agent_phase phase)
@@ -268,6 +268,7 @@ static void tear_down(struct agent *a)
     children_free(a->children);
     sd_event_unref(a->event);
     free(a->program);
+    free(a->jobs);
 }
 
 static int exit_status(int r)

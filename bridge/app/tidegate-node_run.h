@@ -115,9 +115,6 @@ enum stop_stage {
     STOP_ENDING,    /* slurmd, then munged */
 };
 
-#define ADMITTED_MAX 64 /* in ADMITTED_MS; of more the oldest are forgotten */
-#define ADMITTED_MS  10000
-
 struct agent {
     sd_event *event;
     struct node_env env;
@@ -144,16 +141,16 @@ struct agent {
     int64_t conf_mark[3]; /* what the file of the checks was when it was read */
     char clock[48], memory[48];
     const char *check_env[3];
-    struct admitted { /* a job that has passed the gate, and whose step may not run yet */
-        uint32_t job;
-        int64_t at; /* clock_mono_ms */
-    } admitted[ADMITTED_MAX];
+    uint32_t *jobs; /* that have passed the gate, and whose epilog has not come yet */
+    size_t n_jobs;
 };
 
 /* The job steps that run; what cannot be counted counts as one, so that nothing is ended for want of a look. */
 uint32_t agent_steps(const struct agent *a);
-/* Whether a job runs, or is on its way: a prolog runs, or let one pass a moment ago. */
-bool agent_has_work(const struct agent *a);
+/* Whether a job is here: since its prolog, also between two steps, until its epilog has run. */
+bool agent_has_jobs(const struct agent *a);
+/* Whether a process of a job is here: a step, a prolog or an epilog. */
+bool agent_has_processes(const struct agent *a);
 void agent_set_phase(struct agent *a, enum agent_phase phase);
 
 /* Checks, and what prolog and epilog ask. -EBADMSG: the file of the checks is not right. */

@@ -32,32 +32,28 @@ static void give_up(struct agent *a)
 {
     a->stop = STOP_GIVING_UP;
     log_warn("the grace period is nearly over; the bridge has the jobs requeued",
-             LOG_NUM("steps", agent_steps(a)));
+             LOG_NUM("jobs", (int64_t)a->n_jobs), LOG_NUM("steps", agent_steps(a)));
     agent_set_phase(a, AGENT_GIVING_UP);
 }
 
 static void look(struct agent *a)
 {
     int64_t now = clock_mono_ms();
-    bool work;
-
     if (a->stop == STOP_TELLING && (!a->link || !agent_link_stands(a->link) ||
                                     agent_link_answered(a->link) || now >= a->tell_until))
         a->stop = STOP_WAITING;
     if (a->stop == STOP_TELLING)
         return;
-    work = agent_has_work(a);
-    if (a->stop == STOP_WAITING && !work)
+    if (a->stop == STOP_WAITING && !agent_has_jobs(a))
         return end_daemons(a, false,
-                           "no job step runs here any more; stopping slurmd, then "
-                           "munged");
+                           "no job is here any more; stopping slurmd, then munged");
     if (a->stop == STOP_WAITING && now >= a->give_up_at)
         give_up(a);
     if (a->stop != STOP_GIVING_UP)
         return;
-    if (!work)
-        end_daemons(a, true,
-                    "the job steps have ended, cut off; stopping slurmd, then munged");
+    /* the requeued ones are no longer here, whatever their epilogs say */
+    if (!agent_has_processes(a))
+        end_daemons(a, true, "the jobs are cut off; stopping slurmd, then munged");
     else if (now >= a->end_at - DAEMONS_MS)
         end_daemons(a, true,
                     "job steps still run and are cut off; stopping slurmd, then "

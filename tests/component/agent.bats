@@ -34,7 +34,7 @@ pod_up() {
     rm -f "$RUN/pods/$1/status"
     # shellcheck disable=SC2016 # expanded by the inner shell
     spawn "slurmd-$1" bash -c '"$@"; echo $? >"$0"' "$RUN/pods/$1/status" tests/component/pod "$1" \
-        env -u SLURM_CONF NODE_NAME="$1" POD_UID="uid-$1" POOL=hpc SLURMCTLD_IP=$IP TIDEGATE_AGENTS="$IP:6821" \
+        env -u SLURM_CONF NODE_NAME="$1" POD_UID="uid-$1" POOL=hpc SLURMCTLD_IP="$IP" TIDEGATE_AGENTS="$IP:6821" \
         TIDEGATE_BRIDGE_UID="$(id -u slurm)" TIDEGATE_GRACE=30 "${@:2}" "$TIDEGATE_BUILD/tidegate-node" run
 }
 agent() { pgrep -P "$(pgrep -P "$(pid_of "slurmd-$1")")"; }
@@ -48,7 +48,7 @@ said() { grep -q -- "$2" "$LOGS/slurmd-$1.log"; }
 in_order() {
     local line=0 next pattern
     for pattern in "${@:2}"; do
-        next=$(grep -n -- "$pattern" "$LOGS/slurmd-$1.log" | cut -d: -f1 | awk -v after=$line '$1 > after { print; exit }')
+        next=$(grep -n -- "$pattern" "$LOGS/slurmd-$1.log" | cut -d: -f1 | awk -v after="$line" '$1 > after { print; exit }')
         if [[ -z $next ]]; then
             echo "not behind line $line: $pattern"
             return 1
@@ -192,7 +192,7 @@ no_zombies() { ! in_pod "$1" ps -eo stat,args | grep '^Z'; }
     echo "# ended $took ms after SIGTERM" >&3
     [ "$(status_of n1)" = 0 ]
     [ "$took" -lt 2500 ]
-    in_order n1 'phase=stopping' 'no job step runs here any more' 'as it was told to" daemon=slurmd' \
+    in_order n1 'phase=stopping' 'no job is here any more' 'as it was told to" daemon=slurmd' \
         'as it was told to" daemon=munged' 'msg=stopped jobs="all ended"'
     grep '^{' "$LOGS/ear.log" | jq -e "select(.nodes.n1 | $STOPPING)"
 }
@@ -224,6 +224,18 @@ no_zombies() { ! in_pod "$1" ps -eo stat,args | grep '^Z'; }
         eventually 5 job_is "$job" COMPLETED
         [[ $(scontrol -o show job "$job") == *" Restarts=0 "* ]]
     done
+}
+
+@test "told to stop with an allocation that has no step just now: it is a job all the same" {
+    up n1
+    install -d -o alice "$RUN/alice"
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    spawn salloc as_alice salloc -w n1 -n1 --mem=100 -D "$RUN/alice" bash -c 'touch begun; sleep 4; srun -D / true && touch done'
+    eventually 15 test -e "$RUN/alice/begun"
+    kill -TERM "$(agent n1)"
+    eventually 15 ended n1
+    [ "$(status_of n1)" = 0 ]
+    [ -e "$RUN/alice/done" ]
 }
 
 @test "told to stop with a job that outlasts the grace period: gives up in time, and says so by its status" {
@@ -296,7 +308,7 @@ EOF
 
 # refuses SENTENCE [VARIABLE=VALUE]...
 refuses() {
-    run env NODE_NAME=n1 POD_UID=u POOL=hpc SLURMCTLD_IP=$IP TIDEGATE_BRIDGE_UID=64030 "${@:2}" "$TIDEGATE_BUILD/tidegate-node" run
+    run env NODE_NAME=n1 POD_UID=u POOL=hpc SLURMCTLD_IP="$IP" TIDEGATE_BRIDGE_UID=64030 "${@:2}" "$TIDEGATE_BUILD/tidegate-node" run
     echo "$output"
     [ "$status" = 78 ]
     [[ $output == *"$1"* ]]
@@ -312,7 +324,7 @@ refuses() {
     refuses 'TIDEGATE_GRES is \"1\", expected yes or no' TIDEGATE_GRES=1
     refuses 'TIDEGATE_BRIDGE_UID is \"\", expected a whole number' TIDEGATE_AGENTS=10.0.0.1:6821 TIDEGATE_BRIDGE_UID=
     refuses '/run/secrets/munge/munge.key cannot be read: No such file or directory; mount the Secret'
-    run env NODE_NAME=n1 POD_UID=u POOL=hpc SLURMCTLD_IP=$IP setpriv --reuid 1000 --clear-groups "$TIDEGATE_BUILD/tidegate-node" run
+    run env NODE_NAME=n1 POD_UID=u POOL=hpc SLURMCTLD_IP="$IP" setpriv --reuid 1000 --clear-groups "$TIDEGATE_BUILD/tidegate-node" run
     [ "$status" = 77 ]
     run "$TIDEGATE_BUILD/tidegate-node" run now
     [ "$status" = 64 ]
