@@ -16,6 +16,9 @@
 #define POLL_MS 1000
 /* Waits for this long after an event, so that a rack of them makes one round. */
 #define GATHER_MS 2
+/* After a round, news waits for this many times as long as that took: a fleet of thousands whose agents all
+ * have something to say must not keep a core busy with rounds. */
+#define REST_TIMES 4
 struct bridge {
     sd_event *event;
     struct kube *kube;
@@ -39,7 +42,8 @@ struct bridge {
     bool dirty; /* something happened since the round that is under way began */
     bool told;  /* woken by an event, not by the clock */
     bool stopping;
-    struct plan plan; /* the batch that is under way; its names are no longer good */
+    int64_t rests_until; /* CLOCK_BOOTTIME ms: no round before that for news alone */
+    struct plan plan;    /* the batch that is under way; its names are no longer good */
     struct refusals *refusals;
     struct bridge_counts counts;
 };
@@ -51,6 +55,13 @@ static void wake_in(struct bridge *b, int64_t ms)
 {
     (void)sd_event_source_set_time_relative(b->timer, (uint64_t)ms * 1000);
     (void)sd_event_source_set_enabled(b->timer, SD_EVENT_ONESHOT);
+}
+
+static int64_t gather_ms(const struct bridge *b)
+{
+    int64_t rest = b->rests_until - clock_mono_ms();
+
+    return rest > GATHER_MS ? rest : GATHER_MS;
 }
 
 /* Whether a round begins within `ms` anyway. */
@@ -70,8 +81,9 @@ static void on_change(void *userdata)
     b->told = true;
     if (b->busy)
         b->dirty = true;
-    else if (!wakes_within(b, GATHER_MS)) /* a storm of news must not put the round off */
-        wake_in(b, GATHER_MS);
+    else if (!wakes_within(b,
+                           gather_ms(b))) /* a storm of news must not put the round off */
+        wake_in(b, gather_ms(b));
 }
 
 /*
@@ -302,6 +314,7 @@ static bool act(struct bridge *b, struct bridge_view *v)
 
 static void round_decide(struct bridge *b)
 {
+    const int64_t begin = clock_mono_ms();
     struct bridge_view v;
     bool sent = false;
 
@@ -322,8 +335,9 @@ static void round_decide(struct bridge *b)
             sent = act(b, &v);
         }
     }
+    b->rests_until = clock_mono_ms() + REST_TIMES * (clock_mono_ms() - begin);
     if (!sent)
-        wake_in(b, b->dirty ? GATHER_MS : next_look_ms(&v));
+        wake_in(b, b->dirty ? gather_ms(b) : next_look_ms(&v));
     bridge_view_clear(&v);
 }
 
