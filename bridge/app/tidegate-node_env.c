@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define GRACE_DEFAULT_S "30" /* Kubernetes' own */
-#define GRACE_MAX_S     (30 * 86400)
+#define GRACE_DEFAULT_S "30"             /* Kubernetes' own */
+#define GRACE_MAX_S     INT64_C(2592000) /* 30 days */
 
 static const char *get(const char *name, const char *fallback)
 {

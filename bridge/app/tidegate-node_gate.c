@@ -18,20 +18,28 @@
 
 /* ---- the configuration -------------------------------------------------------------- */
 
-static int read_file(const char *path, struct buf *to, int64_t mark[3], struct err *err)
+static int read_all(int fd, struct buf *to, int64_t mark[3])
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC), r = 0;
-    struct stat st = {0};
+    struct stat st;
     char part[4096];
     ssize_t n;
+    int r = 0;
 
-    if (fd < 0 || fstat(fd, &st) < 0)
-        r = -errno;
+    if (fstat(fd, &st) < 0)
+        return -errno;
     mark[0] = (int64_t)st.st_ino;
     mark[1] = st.st_mtim.tv_sec;
     mark[2] = st.st_mtim.tv_nsec;
     while (r == 0 && (n = read(fd, part, sizeof(part))) != 0)
         r = n < 0 ? -errno : buf_add(to, part, (size_t)n);
+    return r;
+}
+
+static int read_file(const char *path, struct buf *to, int64_t mark[3], struct err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : read_all(fd, to, mark);
+
     if (fd >= 0)
         (void)close(fd);
     return r < 0 ? err_set(err, r, "%s: %s", path, strerror(-r)) : 0;

@@ -43,7 +43,7 @@ static int read_payload(struct buf *to, struct err *err)
 int verb_greet(int argc, char **argv)
 {
     _cleanup_(buf_free) struct buf payload = BUF_INIT(CRED_PAYLOAD_MAX);
-    _cleanup_(buf_free) struct buf credential = BUF_INIT(4 * CRED_PAYLOAD_MAX);
+    _cleanup_(buf_free) struct buf credential = BUF_INIT((size_t)4 * CRED_PAYLOAD_MAX);
     struct err err;
     uid_t reader = 0;
     int r = read_uid(&reader, &err);

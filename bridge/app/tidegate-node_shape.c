@@ -131,7 +131,7 @@ static void measure(struct shape *s)
 {
     const char *argv[] = {s->host.program, "line", "--json", NULL};
     struct child_spec spec = {.argv = argv,
-                              .capture = 2 * LINE_JSON_MAX,
+                              .capture = (size_t)2 * LINE_JSON_MAX,
                               .deadline_ms = DEADLINE_MS,
                               .on_end = on_end,
                               .userdata = s};

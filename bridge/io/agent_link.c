@@ -31,7 +31,7 @@
  * seldom one. */
 #define LOG_FEW     5
 #define LOG_EACH_MS 60000
-#define OUT_MAX     (4 * AGENT_FRAME_MAX)
+#define OUT_MAX     ((size_t)4 * AGENT_FRAME_MAX)
 #define READ_SIZE   4096
 
 enum state {

@@ -46,24 +46,29 @@ static int read_process(int proc, const char *pid, struct process *ret)
     return 0;
 }
 
-int steps_look(const char *proc, pid_t pid1, pid_t slurmd, struct steps *ret,
-               struct err *err)
+static int look(DIR *dir, pid_t pid1, pid_t slurmd, struct steps *ret)
 {
-    DIR *dir = opendir(proc);
     const struct dirent *e;
-    struct steps found = {0};
-    int r = dir ? 0 : -errno;
+    int fd = dirfd(dir), r = fd < 0 ? -errno : 0;
 
     while (r == 0 && (errno = 0, e = readdir(dir))) {
         struct process p = {0};
 
         if (e->d_name[0] >= '1' && e->d_name[0] <= '9')
-            r = read_process(dirfd(dir), e->d_name, &p);
-        found.running += p.is_step && p.parent == pid1;
-        found.begun += slurmd && p.parent == slurmd;
+            r = read_process(fd, e->d_name, &p);
+        ret->running += p.is_step && p.parent == pid1;
+        ret->begun += slurmd && p.parent == slurmd;
     }
-    if (r == 0)
-        r = -errno;
+    return r < 0 ? r : -errno;
+}
+
+int steps_look(const char *proc, pid_t pid1, pid_t slurmd, struct steps *ret,
+               struct err *err)
+{
+    DIR *dir = opendir(proc);
+    struct steps found = {0};
+    int r = dir ? look(dir, pid1, slurmd, &found) : -errno;
+
     if (dir)
         (void)closedir(dir);
     if (r < 0)
