@@ -29,11 +29,10 @@ JobAcctGatherType={{ ternary "jobacct_gather/cgroup" "jobacct_gather/linux" $cgr
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 LaunchParameters=enable_nss_slurm
-# By files of the node image: they ask the agent of the node, then run the site's own. On each node of a job, before it
-# starts anywhere; what a node refuses waits for another.
+# By files of the node image: they ask the agent of the node, then run the site's own. No PrologFlags: with Alloc a slurmd
+# that was killed and started again fails each new step of the jobs that it runs, and drains its node.
 Prolog=/usr/libexec/tidegate/prolog
 Epilog=/usr/libexec/tidegate/epilog
-PrologFlags=Alloc,DeferBatch,ForceRequeueOnFail
 PrologEpilogTimeout={{ int64 $s.prologEpilogTimeout }}
 SchedulerParameters={{ prepend $s.schedulerParameters "nohold_on_prolog_fail" | join "," }}
 # Locked memory (RDMA) is limited by the node's pod, not by the shell that a job is submitted from.
