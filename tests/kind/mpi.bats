@@ -11,7 +11,7 @@ setup() { load lib; }
 in_pod() {
     local node=$1
     shift
-    in_node "$node" sh -c 'exec nsenter -t "$(pgrep -o -x slurmd)" -n -- "$@"' sh "$@"
+    in_node "$node" sh -c 'exec nsenter -t "$(pgrep -o -x tidegate-node)" -n -- "$@"' sh "$@"
 }
 
 # useless NODE ADDRESS: an interface that goes nowhere, such as docker0 or cni0 are in a pod that has them.
