@@ -271,16 +271,16 @@ static enum tri node_cordoned(struct look *l)
  */
 /* clang-format off */
 const struct cause_row cause_rows[] = {
-    /* cause           class     stands          does        DOWN when         once idle */
-    {CAUSE_GONE,      "k8s",    node_gone,      VERB_DRAIN, silent,           VERB_NONE},
-    {CAUSE_NOT_READY, "k8s",    node_not_ready, VERB_DRAIN, silent,           VERB_NONE},
-    {CAUSE_SLURMD,    "fail",   slurmd_silent,  VERB_DRAIN, slurmd_overdue,   VERB_NONE},
-    {CAUSE_STOPPING,  "update", pod_stopping,   VERB_DRAIN, stopping_overdue, VERB_NONE},
-    {CAUSE_LEFT_POOL, "k8s",    node_left_pool, VERB_DRAIN, NULL,             VERB_NONE},
-    {CAUSE_HEALTH,    "health", checks_fail,    VERB_DRAIN, NULL,             VERB_NONE},
-    {CAUSE_UNPROVED,  "health", probe_failed,   VERB_DRAIN, NULL,             VERB_NONE},
-    {CAUSE_LINE,      "update", line_changed,   VERB_DRAIN, NULL,             VERB_DELETE},
-    {CAUSE_CORDONED,  "k8s",    node_cordoned,  VERB_DRAIN, NULL,             VERB_NONE},
+    /* class     cause            does        while            DOWN when         once idle */
+    {"k8s",    CAUSE_GONE,      VERB_DRAIN, node_gone,       silent,           VERB_NONE},
+    {"k8s",    CAUSE_NOT_READY, VERB_DRAIN, node_not_ready,  silent,           VERB_NONE},
+    {"fail",   CAUSE_SLURMD,    VERB_DRAIN, slurmd_silent,   slurmd_overdue,   VERB_NONE},
+    {"update", CAUSE_STOPPING,  VERB_DRAIN, pod_stopping,    stopping_overdue, VERB_NONE},
+    {"k8s",    CAUSE_LEFT_POOL, VERB_DRAIN, node_left_pool,  NULL,             VERB_NONE},
+    {"health", CAUSE_HEALTH,    VERB_DRAIN, checks_fail,     NULL,             VERB_NONE},
+    {"health", CAUSE_UNPROVED,  VERB_DRAIN, probe_failed,    NULL,             VERB_NONE},
+    {"update", CAUSE_LINE,      VERB_DRAIN, line_changed,    NULL,             VERB_DELETE},
+    {"k8s",    CAUSE_CORDONED,  VERB_DRAIN, node_cordoned,   NULL,             VERB_NONE},
 };
 /* clang-format on */
 const size_t cause_rows_n = TG_LEN(cause_rows);

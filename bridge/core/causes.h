@@ -17,11 +17,11 @@ struct look {
 void look_again(struct look *l, int64_t at);
 
 struct cause_row {
+    const char *class; /* how its reasons begin, behind TEXT_PREFIX */
     enum cause cause;
-    const char *class;
+    enum verb does;
     /* UNKNOWN: whoever could tell has not spoken; it then stays as the ledger has it. */
     enum tri (*stands)(struct look *l);
-    enum verb does;
     /* Whether its jobs are to be requeued now: DOWN. NULL: never. */
     bool (*overdue)(struct look *l);
     enum verb when_idle; /* once it is drained and no job is left there */

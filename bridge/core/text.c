@@ -314,49 +314,51 @@ char *text_why(const struct node_facts *f, const struct verdict *v)
     return mem_strdup("");
 }
 
-static const char *cause_ends(enum cause c)
+static char *cause_ends(enum cause c, const char *node)
 {
     switch (c) {
     case CAUSE_CORDONED:
-        return "`kubectl uncordon` of the node ends it.";
+        return mem_strdup("`kubectl uncordon` of the node ends it.");
     case CAUSE_LEFT_POOL:
-        return "The node's pool label set again, or its record deleted in Slurm, ends "
-               "it.";
+        return mem_strdup("The node's pool label set again, or its record deleted in "
+                          "Slurm, ends it.");
     case CAUSE_NOT_READY:
-        return "The node being Ready again for the hold time, with slurmd answering, "
-               "ends it.";
+        return mem_strdup("The node being Ready again for the hold time, with slurmd "
+                          "answering, ends it.");
     case CAUSE_GONE:
-        return "The node joining Kubernetes again, or its record deleted in Slurm, ends "
-               "it.";
+        return mem_strdup("The node joining Kubernetes again, or its record deleted in "
+                          "Slurm, ends it.");
     case CAUSE_SLURMD:
-        return "slurmd answering, with its agent's word that all is well, ends it; see "
-               "the "
-               "log of its slurmd pod.";
+        return mem_strdup("slurmd answering, with its agent's word that all is well, "
+                          "ends it; see the log of its slurmd pod.");
     case CAUSE_STOPPING:
-        return "The new pod's agent reporting, with slurmd running, ends it.";
+        return mem_strdup("The new pod's agent reporting, with slurmd running, ends it.");
     case CAUSE_HEALTH:
-        return "Its checks passing again end it, each by its own condition; `scontrol "
-               "update "
-               "state=resume` overrules those that fail now.";
+        return mem_printf("Its checks passing again end it, each by its own condition; "
+                          "`scontrol update nodename=%s state=resume` overrules those "
+                          "that fail now.",
+                          node);
     case CAUSE_UNPROVED:
-        return "A new start of its slurmd pod ends it, after which it proves itself "
-               "again; "
-               "`scontrol update state=resume` takes it as it is.";
+        return mem_printf(
+            "A new start of its slurmd pod ends it, after which it proves "
+            "itself again; `scontrol update nodename=%s state=resume` takes "
+            "it as it is.",
+            node);
     case CAUSE_LINE:
-        return "Its last job ending: then its record is deleted, and slurmd registers "
-               "anew.";
+        return mem_strdup("Its last job ending: then its record is deleted, and slurmd "
+                          "registers anew.");
     case CAUSE_NONE:
     case CAUSE_COUNT_:
         break;
     }
-    return "";
+    return mem_strdup("");
 }
 
 char *text_ends(const struct node_facts *f, const struct verdict *v)
 {
     switch (v->why) {
     case WHY_CAUSE:
-        return mem_strdup(cause_ends(v->cause));
+        return cause_ends(v->cause, f->name);
     case WHY_PERSON:
         return mem_printf("`scontrol update nodename=%s state=resume` ends it.", f->name);
     case WHY_OVERRULED:
