@@ -13,12 +13,6 @@
 
 #define DEFAULT_CONF "/etc/slurm/slurm.conf"
 
-/* What a node was when its snapshot was given to the loop. */
-struct seen {
-    char *name;
-    uint64_t fingerprint;
-};
-
 /* A call on its way to the worker (todo) and back (done). */
 struct call {
     struct call *next;
@@ -29,8 +23,7 @@ struct call {
     int code;
     char *error;
     struct slurm_snapshot *snapshot;
-    struct seen *seen;
-    size_t n_seen;
+    struct ctld_prints seen;
     /* apply */
     ctld_apply_cb apply_cb;
     struct ctld_batch batch;
@@ -51,8 +44,7 @@ struct ctld {
     pthread_t thread;
     bool running;
     /* of the loop's thread: as of the last snapshot that was given away */
-    struct seen *seen;
-    size_t n_seen;
+    struct ctld_prints seen;
     /* of both, under the lock */
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -81,18 +73,6 @@ static struct call *queue_take(struct queue *q)
 
 /* ---- what is handed over ----------------------------------------------------------- */
 
-static void seen_free(struct seen *seen, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        free(seen[i].name);
-    free(seen);
-}
-
-static int seen_by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct seen *)a)->name, ((const struct seen *)b)->name);
-}
-
 static void batch_clear(struct ctld_batch *b)
 {
     for (size_t i = 0; i < b->n_outcomes; i++)
@@ -111,7 +91,7 @@ static void batch_clear(struct ctld_batch *b)
 static void call_free(struct call *c)
 {
     slurm_snapshot_free(c->snapshot);
-    seen_free(c->seen, c->n_seen);
+    ctld_prints_clear(&c->seen);
     free(c->error);
     batch_clear(&c->batch);
     if (c->kind == CALL_WORK)
@@ -132,11 +112,8 @@ static void copy_action(const struct ctld *ctld, struct ctld_batch *b, size_t in
     b->targets[index] = mem_calloc(from->n, sizeof(**b->targets));
     for (size_t i = 0; i < from->n; i++) {
         struct ctld_target *t = &b->targets[index][i];
-        const struct seen wanted = {.name = (char *)from->names[i]}, *found = NULL;
+        const struct ctld_print *found = ctld_prints_find(&ctld->seen, from->names[i]);
 
-        if (ctld->n_seen)
-            found =
-                bsearch(&wanted, ctld->seen, ctld->n_seen, sizeof(wanted), seen_by_name);
         t->name = mem_strdup(from->names[i]);
         t->known = found;
         t->fingerprint = found ? found->fingerprint : 0;
@@ -148,27 +125,20 @@ static void copy_action(const struct ctld *ctld, struct ctld_batch *b, size_t in
 
 /* ---- the worker's side ------------------------------------------------------------- */
 
-static void remember_seen(struct call *c, const struct ctld_source *s)
-{
-    c->n_seen = s->n;
-    c->seen = mem_calloc(s->n, sizeof(*c->seen));
-    for (size_t i = 0; i < s->n; i++) {
-        c->seen[i].name = mem_strdup(s->by_name[i]->name);
-        c->seen[i].fingerprint = ctld_fingerprint(s->by_name[i]);
-    }
-}
-
 static void do_load(struct call *c, struct ctld_source *s, uint64_t *given)
 {
     struct err err;
 
     c->code = ctld_source_refresh(s, &err);
+    if (c->code == 0 && *given != s->changes && !s->nodes)
+        c->code = ctld_source_hold(s, &err);
     if (c->code < 0) {
         c->error = mem_strdup(err.text);
     } else if (*given != s->changes) {
         c->snapshot = ctld_source_snapshot(s);
-        remember_seen(c, s);
+        ctld_prints_copy(&s->prints, &c->seen);
         *given = s->changes;
+        ctld_source_release(s);
     }
 }
 
@@ -222,11 +192,9 @@ static void give_load(struct ctld *ctld, struct call *c)
     struct slurm_snapshot *snapshot = c->snapshot;
 
     if (snapshot) {
-        seen_free(ctld->seen, ctld->n_seen);
+        ctld_prints_clear(&ctld->seen);
         ctld->seen = c->seen;
-        ctld->n_seen = c->n_seen;
-        c->seen = NULL;
-        c->n_seen = 0;
+        c->seen = (struct ctld_prints){0};
         c->snapshot = NULL;
     }
     c->load_cb(c->code, snapshot, c->error, c->userdata);
@@ -406,7 +374,7 @@ void ctld_free(struct ctld *ctld)
     }
     while ((c = queue_take(&ctld->todo)) || (c = queue_take(&ctld->done)))
         call_free(c);
-    seen_free(ctld->seen, ctld->n_seen);
+    ctld_prints_clear(&ctld->seen);
     (void)sd_event_source_disable_unref(ctld->source);
     if (ctld->done_fd >= 0)
         (void)close(ctld->done_fd);

@@ -20,11 +20,28 @@ struct ctld_jobs {
     double share; /* the same, each counted as 1/(nodes it runs on) */
 };
 
+/* What a node was: its name, and ctld_fingerprint() of its record. */
+struct ctld_print {
+    char *name;
+    uint64_t fingerprint;
+};
+struct ctld_prints {
+    struct ctld_print *items; /* sorted by name */
+    size_t n;
+};
+void ctld_prints_clear(struct ctld_prints *p);
+void ctld_prints_copy(const struct ctld_prints *from, struct ctld_prints *ret);
+const struct ctld_print *ctld_prints_find(const struct ctld_prints *p, const char *name);
+
 /* What was read last from slurmctld. */
 struct ctld_source {
-    node_info_msg_t *nodes;      /* as libslurm gave it; NULL: never read */
-    const node_info_t **by_name; /* records with a name, sorted */
+    node_info_msg_t *nodes;      /* as libslurm gave it; NULL: never read, or let go */
+    const node_info_t **by_name; /* records with a name, sorted; none without `nodes` */
     size_t n;
+    struct ctld_prints
+        prints; /* of the nodes as they were read last, also once they were let go */
+    time_t nodes_stamp;     /* slurmctld's; 0: never read */
+    bool any_busy;          /* some of them have work */
     bool nodes_full;        /* ask for everything next time */
     int64_t nodes_full_at;  /* CLOCK_BOOTTIME ms of the last whole answer */
     struct ctld_jobs *jobs; /* sorted by node */
@@ -39,6 +56,10 @@ struct ctld_source {
 
 /* Reads what has changed. On failure what was read before stays, to be read anew. */
 int ctld_source_refresh(struct ctld_source *s, struct err *err) _must_use_;
+/* The same, and the records are there afterwards. */
+int ctld_source_hold(struct ctld_source *s, struct err *err) _must_use_;
+/* Lets the records go: they take more memory than all else that is known of the nodes. */
+void ctld_source_release(struct ctld_source *s);
 /* slurm_uid is known afterwards. */
 int ctld_source_uid(struct ctld_source *s, struct err *err) _must_use_;
 struct slurm_snapshot *ctld_source_snapshot(const struct ctld_source *s);

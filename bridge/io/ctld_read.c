@@ -86,10 +86,71 @@ static int by_name(const void *a, const void *b)
                   (*(const node_info_t *const *)b)->name);
 }
 
-static void take_nodes(struct ctld_source *s, node_info_msg_t *msg)
+void ctld_prints_clear(struct ctld_prints *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        free(p->items[i].name);
+    free(p->items);
+    *p = (struct ctld_prints){0};
+}
+
+void ctld_prints_copy(const struct ctld_prints *from, struct ctld_prints *ret)
+{
+    ret->n = from->n;
+    ret->items = mem_calloc(from->n, sizeof(*ret->items));
+    for (size_t i = 0; i < from->n; i++) {
+        ret->items[i] = from->items[i];
+        ret->items[i].name = mem_strdup(from->items[i].name);
+    }
+}
+
+static int by_print_name(const void *a, const void *b)
+{
+    return strcmp(((const struct ctld_print *)a)->name,
+                  ((const struct ctld_print *)b)->name);
+}
+
+const struct ctld_print *ctld_prints_find(const struct ctld_prints *p, const char *name)
+{
+    const struct ctld_print wanted = {.name = (char *)name};
+
+    return p->n ? bsearch(&wanted, p->items, p->n, sizeof(wanted), by_print_name) : NULL;
+}
+
+static void take_prints(struct ctld_source *s)
+{
+    ctld_prints_clear(&s->prints);
+    s->prints.items = mem_calloc(s->n, sizeof(*s->prints.items));
+    for (; s->prints.n < s->n; s->prints.n++) {
+        const node_info_t *node = s->by_name[s->prints.n];
+
+        s->prints.items[s->prints.n] = (struct ctld_print){
+            .name = mem_strdup(node->name), .fingerprint = ctld_fingerprint(node)};
+    }
+}
+
+void ctld_source_release(struct ctld_source *s)
 {
     slurm_free_node_info_msg(s->nodes);
+    s->nodes = NULL;
+    free(s->by_name);
+    s->by_name = NULL;
+    s->n = 0;
+}
+
+static bool is_busy(const node_info_t *node)
+{
+    uint32_t base = node->node_state & NODE_STATE_BASE;
+
+    return base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED ||
+           (node->node_state & NODE_STATE_COMPLETING) || allocated_cpus(node) > 0;
+}
+
+static void take_nodes(struct ctld_source *s, node_info_msg_t *msg)
+{
+    ctld_source_release(s);
     s->nodes = msg;
+    s->nodes_stamp = msg->last_update;
     s->by_name = mem_resize(s->by_name, msg->record_count, sizeof(*s->by_name));
     s->n = 0;
     /* The table has a place for each of MaxNodeCount; the empty ones have no name. */
@@ -99,17 +160,22 @@ static void take_nodes(struct ctld_source *s, node_info_msg_t *msg)
     }
     if (s->n)
         qsort(s->by_name, s->n, sizeof(*s->by_name), by_name);
+    s->any_busy = false;
+    for (size_t i = 0; i < s->n; i++)
+        s->any_busy |= is_busy(s->by_name[i]);
+    take_prints(s);
     s->changes++;
 }
 
 static int read_nodes(struct ctld_source *s, struct err *err)
 {
     int64_t now = clock_mono_ms();
-    bool full = !s->nodes || s->nodes_full || now - s->nodes_full_at >= FULL_READ_MS;
+    bool full =
+        !s->nodes_stamp || s->nodes_full || now - s->nodes_full_at >= FULL_READ_MS;
     node_info_msg_t *msg = NULL;
 
     s->nodes_full = true; /* until this has gone well */
-    if (slurm_load_node(full ? 0 : s->nodes->last_update, &msg, SHOW_ALL | SHOW_MIXED)) {
+    if (slurm_load_node(full ? 0 : s->nodes_stamp, &msg, SHOW_ALL | SHOW_MIXED)) {
         if (!full && errno == SLURM_NO_CHANGE_IN_DATA) {
             s->nodes_full = false;
             return 0;
@@ -139,23 +205,6 @@ const node_info_t *ctld_source_find(const struct ctld_source *s, const char *nam
 
 /* ---- jobs -------------------------------------------------------------------------- */
 
-static bool is_busy(const node_info_t *node)
-{
-    uint32_t base = node->node_state & NODE_STATE_BASE;
-
-    return base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED ||
-           (node->node_state & NODE_STATE_COMPLETING) || allocated_cpus(node) > 0;
-}
-
-static bool any_busy(const struct ctld_source *s)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        if (is_busy(s->by_name[i]))
-            return true;
-    }
-    return false;
-}
-
 static bool holds_nodes(const slurm_job_info_t *job)
 {
     uint32_t base = job->job_state & JOB_STATE_BASE;
@@ -165,13 +214,31 @@ static bool holds_nodes(const slurm_job_info_t *job)
             (job->job_state & JOB_COMPLETING));
 }
 
+static void free_jobs(struct ctld_jobs *jobs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(jobs[i].node);
+    free(jobs);
+}
+
 static void clear_jobs(struct ctld_source *s)
 {
-    for (size_t i = 0; i < s->n_jobs; i++)
-        free(s->jobs[i].node);
-    free(s->jobs);
+    free_jobs(s->jobs, s->n_jobs);
     s->jobs = NULL;
     s->n_jobs = 0;
+}
+
+/* Many changes of jobs, as that one more waits, are none of the nodes. */
+static bool same_jobs(const struct ctld_source *s, const struct ctld_jobs *jobs, size_t n)
+{
+    if (s->n_jobs != n)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(s->jobs[i].node, jobs[i].node) != 0 || s->jobs[i].n != jobs[i].n ||
+            s->jobs[i].share < jobs[i].share || s->jobs[i].share > jobs[i].share)
+            return false;
+    }
+    return true;
 }
 
 static int by_node(const void *a, const void *b)
@@ -201,9 +268,11 @@ static void add_job(struct ctld_source *s, size_t *size, const char *nodes)
 
 static void take_jobs(struct ctld_source *s, const job_info_msg_t *msg)
 {
-    size_t size = 0, kept = 0;
+    struct ctld_jobs *before = s->jobs;
+    size_t n_before = s->n_jobs, size = 0, kept = 0;
 
-    clear_jobs(s);
+    s->jobs = NULL;
+    s->n_jobs = 0;
     for (uint32_t i = 0; i < msg->record_count; i++) {
         if (holds_nodes(&msg->job_array[i]))
             add_job(s, &size, msg->job_array[i].nodes);
@@ -220,7 +289,8 @@ static void take_jobs(struct ctld_source *s, const job_info_msg_t *msg)
         }
     }
     s->n_jobs = kept;
-    s->changes++;
+    s->changes += !same_jobs(s, before, n_before);
+    free_jobs(before, n_before);
 }
 
 static int read_jobs(struct ctld_source *s, struct err *err)
@@ -228,7 +298,7 @@ static int read_jobs(struct ctld_source *s, struct err *err)
     int64_t begin = clock_mono_ms();
     job_info_msg_t *msg = NULL;
 
-    if (!any_busy(s)) {
+    if (!s->any_busy) {
         clear_jobs(s);
         s->jobs_stamp = 0;
         return 0;
@@ -291,10 +361,20 @@ int ctld_source_refresh(struct ctld_source *s, struct err *err)
     return r;
 }
 
+int ctld_source_hold(struct ctld_source *s, struct err *err)
+{
+    int r = ctld_source_refresh(s, err);
+
+    if (r < 0 || s->nodes)
+        return r;
+    s->nodes_full = true;
+    return ctld_source_refresh(s, err);
+}
+
 void ctld_source_clear(struct ctld_source *s)
 {
-    slurm_free_node_info_msg(s->nodes);
-    free(s->by_name);
+    ctld_source_release(s);
+    ctld_prints_clear(&s->prints);
     clear_jobs(s);
     *s = (struct ctld_source){0};
 }

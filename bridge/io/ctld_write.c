@@ -170,7 +170,7 @@ static int take_out_done(const struct change *c, size_t *which, size_t *n,
                          struct err *err)
 {
     size_t left = 0;
-    int r = ctld_source_refresh(c->source, err);
+    int r = ctld_source_hold(c->source, err);
 
     if (r < 0)
         return r;
@@ -223,6 +223,12 @@ static void note_now(struct ctld_target *t, const node_info_t *node)
     t->now = node ? ctld_fingerprint(node) : 0;
 }
 
+static void note_print(struct ctld_target *t, const struct ctld_print *print)
+{
+    t->there = print;
+    t->now = print ? print->fingerprint : 0;
+}
+
 static int look_at_one(struct ctld_target *t, struct err *err)
 {
     _cleanup_(mem_freep) char *what = NULL;
@@ -256,7 +262,7 @@ static int look(const struct ctld_batch *b, struct ctld_source *s, struct err *e
             struct ctld_target *t = &b->targets[i][k];
 
             if (!singly) {
-                note_now(t, ctld_source_find(s, t->name));
+                note_print(t, ctld_prints_find(&s->prints, t->name));
                 continue;
             }
             r = look_at_one(t, err);
