@@ -459,6 +459,7 @@ void bridge_free(struct bridge *b)
     if (!b)
         return;
     ctld_free(b->ctld);
+    qualifier_free(b->qualifier);
     roster_free(b->roster);
     watch_free(b->watch);
     probe_free(b->probe);
