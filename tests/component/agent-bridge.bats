@@ -38,7 +38,7 @@ EOF
 check_fails() { echo "$2" >"$RUN/pods/$1/checks/bad"; }
 check_passes() { rm "$RUN/pods/$1/checks/bad"; }
 
-@test "a new node registers drained, and takes jobs once its agent has reported and nothing fails" {
+@test "a new node registers drained, and takes jobs once its agent has reported and nothing fails (promise 4, row new node)" {
     check_up n1
     check_fails n1 "$FULL"
     kube_node_up n1
@@ -53,7 +53,7 @@ check_passes() { rm "$RUN/pods/$1/checks/bad"; }
     eventually 5 metric_is a 'tidegate_agents{state="up"}' 1
 }
 
-@test "a failing check drains with its own sentence, and its end gives the node back by nobody's hand" {
+@test "a failing check drains with its own sentence, and its end gives the node back by nobody's hand (row unhealthy)" {
     check_up n1
     agents_up n1
     job=$(submit -w n1 6)
@@ -65,7 +65,7 @@ check_passes() { rm "$RUN/pods/$1/checks/bad"; }
     eventually 15 state_is n1 IDLE
 }
 
-@test "a person's resume overrules the checks that fail, and no others" {
+@test "a person's resume overrules the checks that fail, and no others (promise 1, rule 2)" {
     check_up n1
     agents_up n1
     check_fails n1 "$BROKEN"
@@ -79,7 +79,7 @@ check_passes() { rm "$RUN/pods/$1/checks/bad"; }
     eventually 15 state_is n1 IDLE+DRAIN "tidegate/health: $BROKEN"
 }
 
-@test "a pod that is told to stop drains its node, its job ends in peace, and the next pod brings it back" {
+@test "a pod that is told to stop drains its node, its job ends in peace, and the next pod brings it back (promise 2, row stopping)" {
     agents_up n1
     job=$(submit -w n1 8)
     eventually 10 job_is "$job" RUNNING
@@ -93,7 +93,7 @@ check_passes() { rm "$RUN/pods/$1/checks/bad"; }
     eventually 30 state_is n1 IDLE
 }
 
-@test "jobs that outlast the grace period are requeued before the pod ends, and run when the next one is there" {
+@test "jobs that outlast the grace period are requeued before the pod ends, and run when the next one is there (promise 2, row stopping)" {
     kube_node_up n1
     agent_up n1 TIDEGATE_GRACE=15
     eventually 30 state_is n1 IDLE
@@ -125,7 +125,7 @@ check_passes() { rm "$RUN/pods/$1/checks/bad"; }
     state_is n1 IDLE
 }
 
-@test "a killed bridge comes back to what it left: held stays held, free stays free" {
+@test "a killed bridge comes back to what it left: held stays held, free stays free (promise 6)" {
     check_up n1
     agents_up n1 n2
     check_fails n1 "$BROKEN"
@@ -142,7 +142,7 @@ check_passes() { rm "$RUN/pods/$1/checks/bad"; }
     [ "$(changes_of n1)-$(changes_of n2)" = "$before" ]
 }
 
-@test "no word of the agent is no good word: what a check holds stays held while the agent is away" {
+@test "no word of the agent is no good word: what a check holds stays held while the agent is away (promise 4)" {
     check_up n1
     agents_up n1
     check_fails n1 "$BROKEN"

@@ -34,7 +34,7 @@ less_memory() {
     done
 }
 
-@test "slurmd silent and the link lost, while the kubelet renews its Lease: drained, and down once the pod is gone, too" {
+@test "slurmd silent and the link lost, while the kubelet renews its Lease: drained, and down once the pod is gone, too (promise 3, row fine, slurmd silent)" {
     kubelet_up n1
     kubelet_up n2
     agents_up n1 n2
@@ -52,7 +52,7 @@ less_memory() {
     eventually 40 state_is "$node" IDLE
 }
 
-@test "slurmd silent, the link lost and the Lease stale: down within seconds, though Kubernetes still calls the node Ready" {
+@test "slurmd silent, the link lost and the Lease stale: down within seconds, though Kubernetes still calls the node Ready (promise 3, row not-ready, slurmd silent)" {
     kubelet_up n1
     agents_up n1
     job=$(submit --requeue 600)
@@ -68,7 +68,7 @@ less_memory() {
     eventually 40 state_is n1 IDLE
 }
 
-@test "a lost link alone is no cause: the node goes on with its jobs" {
+@test "a lost link alone is no cause: the node goes on with its jobs (promise 3)" {
     kubelet_up n1
     agents_up n1
     job=$(submit -w n1 20)
@@ -81,7 +81,7 @@ less_memory() {
     eventually 25 job_is "$job" COMPLETED
 }
 
-@test "a node whose resources change gets a new record, and no job is lost by it" {
+@test "a node whose resources change gets a new record, and no job is lost by it (promise 2, row line)" {
     agents_up n1
     job=$(submit -w n1 70)
     eventually 15 job_is "$job" RUNNING
