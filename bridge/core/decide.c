@@ -326,7 +326,7 @@ static bool agent_agrees(struct look *l, struct verdict *v)
         v->why = WHY_NO_AGENT;
         return false;
     }
-    if (a->phase != AGENT_UP) {
+    if (a->phase != AGENT_UP || l->f->pod->terminating) {
         v->why = WHY_STARTING;
         return false;
     }

@@ -90,7 +90,7 @@ enum why {
     WHY_INVALID_REG, /* slurmctld refuses the node's registration */
     WHY_RESUMING,
     WHY_NO_AGENT,   /* fine in Kubernetes, but its agent has not reported */
-    WHY_STARTING,   /* its agent is there; the checks of its start have not all passed */
+    WHY_STARTING,   /* its agent is there, but not up: it starts, or stops */
     WHY_QUALIFYING, /* it proves itself before it takes jobs */
     WHY_COUNT_,
 };

@@ -237,6 +237,12 @@ static char *why_person(const struct node_facts *f, const struct verdict *v,
         slurm_state(f), slurm_reason(f), what);
 }
 
+static bool pod_stops(const struct node_facts *f)
+{
+    return (f->agent && f->agent->phase >= AGENT_STOPPING) ||
+           (f->pod && f->pod->terminating);
+}
+
 static char *why_no_agent(const struct node_facts *f)
 {
     const struct agent_fact *a = f->agent;
@@ -303,6 +309,10 @@ char *text_why(const struct node_facts *f, const struct verdict *v)
     case WHY_NO_AGENT:
         return why_no_agent(f);
     case WHY_STARTING:
+        if (pod_stops(f))
+            return mem_strdup(
+                "Its slurmd pod is being stopped; Tidegate gives the node back "
+                "when the next one is up.");
         return mem_strdup("Its agent is there, but the checks of its start have not all "
                           "passed yet.");
     case WHY_QUALIFYING:
@@ -381,7 +391,8 @@ char *text_ends(const struct node_facts *f, const struct verdict *v)
     case WHY_NO_AGENT:
         return mem_strdup("Its agent reporting ends it; see the log of its slurmd pod.");
     case WHY_STARTING:
-        return mem_strdup("Tidegate resumes it when they have.");
+        return mem_strdup(pod_stops(f) ? "The new pod's agent reporting ends it."
+                                       : "Tidegate resumes it when they have.");
     case WHY_QUALIFYING:
         return mem_strdup(
             "The job's end decides: resumed for all when it has passed, else "
