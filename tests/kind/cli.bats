@@ -29,7 +29,7 @@ from_kubectl() {
         [ "$status" -eq 0 ]
         grep -E "^$X +.*tidegate.*$cordoned" <<<"$output"
         grep -E "^$Y +.*person.*bad dimm" <<<"$output"
-        grep -E "^$Z +hpc +Ready +IDLE[^ ]* +0 +- " <<<"$output"
+        grep -E "^$Z +hpc +Ready +up +IDLE[^ ]* +0 +- " <<<"$output"
         run --separate-stderr "$from" why "$X"
         echo "$output" "$stderr"
         [[ $status -eq 0 && $output == *'because the node is cordoned in Kubernetes'* && $output == *'kubectl uncordon'* ]]
