@@ -120,7 +120,7 @@ struct walk {
     const char *left_over; /* the text of the one who let go last */
     const char *extra;     /* what must be found in Extra */
     bool foreign;          /* and nothing else: the ledger can not be kept */
-    bool text_only; /* the ledger is not there; it may come back with the next round */
+    bool text_only; /* the ledger is not there; it comes back with the next action */
     uint32_t must;  /* causes that we may not drain for */
     uint32_t may;   /* causes that we need not drain for */
     enum walk_broken broken;
@@ -468,12 +468,12 @@ static inline struct verdict walk_round(struct walk *w)
     struct plan plan;
 
     walk_ask(w);
-    w->text_only = w->foreign;
     sim_look(&w->sim, "w1", &s);
     f = walk_facts(w, &s);
     v = decide(&f, w->policy, w->now);
     plan_make(&f, &v, 1, &plan);
     if (plan.n) {
+        w->text_only = w->foreign; /* the ledger is written again */
         walk_check_action(w, &plan.actions[0]);
         if (sim_apply(&w->sim, &plan.actions[0], w->now) < 0)
             walk_break(w, WALK_REFUSED);
