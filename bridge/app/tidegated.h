@@ -145,7 +145,8 @@ void answers_serve(const char *path, struct httpd_reply *ret, void *userdata);
 struct pool_status;
 struct pool_status *pool_status_new(struct kube *kube, const char *namespace);
 void pool_status_free(struct pool_status *s);
-void pool_status_update(struct pool_status *s, const struct world *w,
+/* Returns whether all stands as it is. */
+bool pool_status_update(struct pool_status *s, const struct world *w,
                         const struct verdict *verdicts,
                         const struct kube_pool *const *pools, size_t n_pools);
 

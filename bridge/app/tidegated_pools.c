@@ -166,11 +166,12 @@ static void send_status(struct pool_status *s, const struct kube_pool *p,
     }
 }
 
-void pool_status_update(struct pool_status *s, const struct world *w,
+bool pool_status_update(struct pool_status *s, const struct world *w,
                         const struct verdict *verdicts,
                         const struct kube_pool *const *pools, size_t n_pools)
 {
     int64_t mono = clock_mono_ms();
+    bool settled = true;
 
     for (size_t p = 0; p < n_pools; p++) {
         struct written *last = written_for(s, pools[p]->uid);
@@ -183,10 +184,15 @@ void pool_status_update(struct pool_status *s, const struct world *w,
         }
         body = status_body(pools[p], &c);
         free(c.message);
-        if (last->request || mono - last->at < PATCH_EVERY_MS ||
-            (last->body && strcmp(last->body, body) == 0))
+        if (!last->request && last->body && strcmp(last->body, body) == 0) {
+            free(body);
+            continue;
+        }
+        settled = false;
+        if (last->request || mono - last->at < PATCH_EVERY_MS)
             free(body);
         else
             send_status(s, pools[p], last, body);
     }
+    return settled;
 }
