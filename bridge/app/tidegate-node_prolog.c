@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "core/text.h"
 #include "io/children.h"
 #include "io/local.h"
 
@@ -109,10 +110,10 @@ static bool is_free(const char *node)
 static void drain(const char *sentence)
 {
     const char *node = getenv("SLURMD_NODENAME");
-    bool whole = strncmp(sentence, "tidegate/", strlen("tidegate/")) == 0;
+    bool whole = strncmp(sentence, TEXT_PREFIX, strlen(TEXT_PREFIX)) == 0;
     _cleanup_(mem_freep) char *name = mem_printf("nodename=%s", node ? node : "");
     _cleanup_(mem_freep) char *reason =
-        mem_printf("reason=%s%s", whole ? "" : "tidegate/health: ", sentence);
+        mem_printf("reason=%s%s", whole ? "" : TEXT_PREFIX "health: ", sentence);
     const char *const argv[] = {"scontrol", "update", name, "state=drain", reason, NULL};
     struct err err = {""};
     char *output;

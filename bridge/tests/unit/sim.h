@@ -34,7 +34,7 @@ struct sim {
     char *extra;
     char *features; /* NULL: "hpc" */
     uint32_t jobs;
-    bool deleted; /* the record is gone */
+    bool deleted;                           /* the record is gone */
     uint32_t cpus, sockets, cores, threads; /* of the record */
     uint64_t memory_mib;
 };
