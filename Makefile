@@ -60,6 +60,7 @@ demo-down: ## removes what the demo made; caches stay
 bench: ## speed and memory, each beside its baseline; build/bench/*.json
 	@tests/bench/component
 	@tests/bench/agents
+	@tests/bench/pmix
 	@tests/bench/kind
 
 .PHONY: help
