@@ -266,7 +266,7 @@ static int check_neighbour(const struct wireup *w, struct err *err)
     r = read_of(w, neighbour, KEY_WORD, &got, err);
     if (r < 0)
         return r;
-    if (strcmp(got, expected) != 0)
+    if (!mem_same_str(got, expected))
         return err_set(err, -EPROTO, "rank %u published \"%s\", but \"%s\" came here",
                        neighbour, expected, got);
     return 0;
