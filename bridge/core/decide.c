@@ -37,11 +37,20 @@ static bool slurms_own_text(const struct slurm_node *s, uint32_t slurm_uid)
     return false;
 }
 
-/* "Low RealMemory (reported:...)", "Low CPUs": it drains a node that offers less than its record says. */
+/* How slurmctld begins when it drains a node that offers less than its record says. Root writes with the same
+ * uid, and may begin with "Low" as well. */
+static const char *const slurm_drains[] = {"Low RealMemory (reported:", "Low CPUs",
+                                           "Low socket*core", "Low TmpDisk"};
+
 static bool slurms_own_drain(const struct slurm_node *s, uint32_t slurm_uid)
 {
-    return s->invalid_reg && (s->reason_uid == slurm_uid || s->reason_uid == 0) &&
-           strncmp(s->reason, "Low ", 4) == 0;
+    if (!s->invalid_reg || (s->reason_uid != slurm_uid && s->reason_uid != 0))
+        return false;
+    for (size_t i = 0; i < TG_LEN(slurm_drains); i++) {
+        if (strncmp(s->reason, slurm_drains[i], strlen(slurm_drains[i])) == 0)
+            return true;
+    }
+    return false;
 }
 
 enum holder decide_holder(const struct slurm_node *s, uint32_t slurm_uid)
