@@ -19,6 +19,8 @@
 #define EXEC_WAIT_MS 200  /* an exec that takes longer is told by on_end */
 #define STUCK_MS     1000 /* after SIGKILL; who has not ended then hangs in the kernel */
 #define READ_SIZE    4096
+#define READS_MAX                                                                        \
+    16 /* at once, as much as a pipe holds: who writes without end must not have the loop */
 
 struct child {
     struct children *children;
@@ -77,13 +79,14 @@ static struct child **find(const struct children *c, pid_t pid)
 static void drain(struct child *k)
 {
     char part[READ_SIZE];
-    ssize_t n;
+    ssize_t n = 1;
 
-    while ((n = read(k->out_fd, part, sizeof(part))) > 0) {
+    for (int i = 0; i < READS_MAX && n > 0; i++) {
         size_t room = k->output.cap - k->output.len;
 
+        n = read(k->out_fd, part, sizeof(part));
         /* cannot fail: it fits */
-        if (buf_add(&k->output, part, (size_t)n < room ? (size_t)n : room) < 0)
+        if (n > 0 && buf_add(&k->output, part, (size_t)n < room ? (size_t)n : room) < 0)
             break;
     }
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {

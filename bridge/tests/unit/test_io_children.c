@@ -129,6 +129,27 @@ static void test_output_is_cut_at_the_cap(void **state)
     assert_int_equal(strlen(f->output), 4000);
 }
 
+/* One that writes faster than it can be read takes the loop's turns, but not the loop: its deadline comes. */
+static void test_a_flood_without_end(void **state)
+{
+    struct fixture *f = *state;
+    int64_t began = clock_mono_ms();
+
+    start(f, (struct child_spec){.argv = SHELL("yes & yes & yes & yes & exec yes"),
+                                 .capture = 4000,
+                                 .deadline_ms = 300});
+    run_until(f, &f->ends, 1);
+    assert_true(f->timed_out);
+    assert_in_range(clock_mono_ms() - began, 300, 9000);
+    /* its last words are read when it ends: of one that has left its group, too */
+    start(f, (struct child_spec){.argv = SHELL("setsid yes & setsid yes & sleep 0.2"),
+                                 .capture = 4000,
+                                 .deadline_ms = 9000});
+    run_until(f, &f->ends, 1);
+    assert_false(f->timed_out);
+    assert_int_equal(f->size, 4000);
+}
+
 static void test_input(void **state)
 {
     struct fixture *f = *state;
@@ -308,6 +329,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_status_and_output, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_signal_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_output_is_cut_at_the_cap, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_flood_without_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_input, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_input_is_an_empty_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_environment, set_up, tear_down),
