@@ -46,7 +46,8 @@ bool check_state_add(struct check_state *s, const struct check_rule *rule, bool 
     if (s->runs < CHECK_RUNS_MAX)
         s->runs++;
     if (!held) {
-        if ((unsigned)__builtin_popcount(last_runs(s, rule->fail_of)) >= rule->fail_times)
+        if (failed &&
+            (unsigned)__builtin_popcount(last_runs(s, rule->fail_of)) >= rule->fail_times)
             begin_to_hold(s, boot_id, now);
     } else if (is_over(s, rule, failed, boot_id)) {
         let_go(s);

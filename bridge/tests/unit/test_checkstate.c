@@ -112,6 +112,18 @@ static void test_unsettled(void **state)
     assert_true(check_state_unsettled(&s, &two_of_three));
 }
 
+/* A rule that got stricter (a prolog's run, another configuration) finds an old failure: a good run holds no node. */
+static void test_a_good_run_never_begins_to_hold(void **state)
+{
+    struct check_state s = {0};
+    struct check_rule one_of_three = {1, 3, CLEAR_RUNS, 2};
+
+    (void)state;
+    assert_string_equal(walk(&s, &two_of_three, "x"), "-");
+    assert_string_equal(walk(&s, &one_of_three, ".."), "--");
+    assert_string_equal(walk(&s, &one_of_three, "x"), "H");
+}
+
 /* A long boot id is cut, never written past its end. */
 static void test_long_boot_id(void **state)
 {
@@ -133,6 +145,7 @@ int main(void)
         cmocka_unit_test(test_since_is_when_it_began),
         cmocka_unit_test(test_a_person_releases_only_what_waits_for_one),
         cmocka_unit_test(test_unsettled),
+        cmocka_unit_test(test_a_good_run_never_begins_to_hold),
         cmocka_unit_test(test_long_boot_id),
     };
 
