@@ -121,20 +121,37 @@ static bool is_below(const struct processes *all, const struct process *p, pid_t
     return false;
 }
 
+/* Any program may call itself so, but not as root. */
+static bool is_of_slurm(const struct process *p, const char *name)
+{
+    return is_named(p, name) && p->uid == 0;
+}
+
 /* ---- judging ------------------------------------------------------------------------- */
+
+/* What slurmd runs is a prolog or epilog at work, also as a user; what is left by one goes to the agent. */
+static bool is_below_slurmd(const struct processes *all, const struct process *p)
+{
+    for (int i = 0; p && i < DEPTH_MAX; i++) {
+        p = find(all, p->parent);
+        if (is_of_slurm(p, "slurmd"))
+            return true;
+    }
+    return false;
+}
 
 static bool is_leftover(const struct processes *all, const struct process *p,
                         int64_t min_uid)
 {
     return p->state != 'Z' && p->uid >= min_uid &&
            (p->uid < SYSTEM_UID_FIRST || p->uid > SYSTEM_UID_LAST) &&
-           is_below(all, p, all->agent);
+           is_below(all, p, all->agent) && !is_below_slurmd(all, p);
 }
 
 static bool a_job_runs(const struct processes *all)
 {
     for (size_t i = 0; i < all->n; i++) {
-        if (is_named(&all->items[i], "slurmstepd"))
+        if (is_of_slurm(&all->items[i], "slurmstepd"))
             return true;
     }
     return false;

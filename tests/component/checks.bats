@@ -150,9 +150,17 @@ Uid:	$3	$3	$3	$3"
     check 1 leftovers --root "$ROOT"
     [[ $output == '2 processes of users are left with no job: 41 python3 (uid 1000), 42 a b (uid 70000);'* ]]
     check 0 leftovers --root "$ROOT" --min-uid 100000
+    # whoever takes the name of slurmstepd hides nothing
+    process 60 41 1000 S slurmstepd
+    check 1 leftovers --root "$ROOT"
     process 60 30 0 S slurmstepd
     check 0 leftovers --root "$ROOT"
+    # what a prolog or epilog runs as a user
     rm -r "$ROOT/proc/60" "$ROOT/proc/41" "$ROOT/proc/42"
+    process 70 30 0 S prolog
+    process 71 70 1000 S mkdir
+    check 0 leftovers --root "$ROOT"
+    rm -r "$ROOT/proc/70" "$ROOT/proc/71"
     for ((i = 100; i < 121; i++)); do process $i 1 1000 Z sleep; done
     check 1 leftovers --root "$ROOT"
     [[ $output == '21 zombies are left, expected at most 20:'* ]]
