@@ -137,7 +137,13 @@ void qualifier_act(struct qualifier *q, const struct bridge_view *v,
     q->busy = q->stale = true;
     ctld_qualify_do(q->ctld, actions, kept, valid_until_ms, on_batch, q);
     for (size_t i = 0; i < kept; i++) {
-        if (actions[i].verb == QUALIFY_RELEASE)
-            qualify_world_forget(q->world, actions[i].node);
+        if (actions[i].verb != QUALIFY_RELEASE)
+            continue;
+        if (actions[i].not_with)
+            log_warn("a PMIx probe failed with this partner and passed with another; "
+                     "look at the partner",
+                     LOG_STR("node", actions[i].node),
+                     LOG_STR("partner", actions[i].not_with));
+        qualify_world_forget(q->world, actions[i].node);
     }
 }

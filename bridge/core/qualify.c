@@ -300,13 +300,25 @@ static void go_on(struct planning *p, const struct node_facts *f)
         cancel(p, s.active);
 }
 
+/* What the partners of a node that passed have shown. */
+static const char *suspicious_partner(const struct planning *p,
+                                      const struct node_facts *f)
+{
+    const char *instance = f->agent ? f->agent->instance : NULL;
+    struct summary s = look_at_jobs(p->world, f->name, instance);
+
+    return s.well && s.bad ? s.bad->partner : NULL;
+}
+
 static void plan_node(struct planning *p, const struct node_facts *f, bool wanted)
 {
     bool reserved = reservation_of(p->world, f->name);
 
     if (!wanted) {
         if (reserved)
-            add(p, (struct qualify_action){.verb = QUALIFY_RELEASE, .node = f->name});
+            add(p, (struct qualify_action){.verb = QUALIFY_RELEASE,
+                                           .node = f->name,
+                                           .not_with = suspicious_partner(p, f)});
     } else if (!f->agent || !f->agent->instance || !f->pool || !f->slurm) {
         return;
     } else if (reserved) {

@@ -87,8 +87,10 @@ struct qualify_action {
     uint32_t job;         /* of CANCEL */
     const char *instance; /* of SUBMIT, as all that follows */
     const char *partition;
-    bool wants_partner;   /* it must not start without one */
-    const char *not_with; /* a partner that it failed with already; NULL: none */
+    bool wants_partner; /* it must not start without one */
+    const char *
+        not_with; /* a partner that it failed with already; NULL: none. Of RELEASE: the node
+                      has passed with another one since */
 };
 
 /*

@@ -325,6 +325,8 @@ static void second_opinion(void **state)
 
     add_job(s, QUALIFY_JOB_WELL, "n3");
     assert_int_equal(state_of(s), QUALIFY_PASSED);
+    s->verdicts[0].qualify = false;
+    assert_string_equal(only_action(s, QUALIFY_RELEASE)->not_with, PARTNER);
 }
 
 static void failed_twice(void **state)
