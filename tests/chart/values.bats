@@ -127,6 +127,7 @@ END
         "pools=[{\"name\":\"a\",\"checks\":{$(printf '"c%d":{"command":["true"]},' {1..59})\"c60\":{\"command\":[\"true\"]}}}]"
     # What is switched off needs nothing.
     render --set-json 'pools=[{"name":"a","checks":{"root":null,"none":null}}]' >/dev/null
+    render --set-json 'poolDefaults={"checks":{"root":null,"none":null}}' >/dev/null
 }
 
 @test "users that do not fit each other are refused in words" {

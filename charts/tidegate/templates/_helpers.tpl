@@ -51,6 +51,8 @@ $({{ .Release.Name | upper | replace "-" "_" }}_BRIDGE_SERVICE_HOST):6821
 {{- $pools := list -}}
 {{- range .Values.pools -}}
 {{-   $pool := deepCopy $.Values.poolDefaults -}}
+{{- /* Helm itself takes a null out only where the chart has such a check. */ -}}
+{{-   $_ := set $pool "checks" (include "tidegate.mergeChecks" (list dict $pool.checks) | fromJson) -}}
 {{-   range $key, $value := . -}}
 {{-     if and (eq $key "reserve") $value }}{{ $value = mergeOverwrite $pool.reserve $value }}{{ end -}}
 {{-     if eq $key "checks" }}{{ $value = include "tidegate.mergeChecks" (list $pool.checks $value) | fromJson }}{{ end -}}
