@@ -138,12 +138,20 @@ static void on_start_done(const struct check_fact *failed, size_t n, void *userd
 /* ---- prolog and epilog -------------------------------------------------------------- */
 
 /* From its prolog until its epilog a job is here, whether a step of it runs or not. */
-static void has_begun(struct agent *a, uint32_t job)
+
+static bool is_here(const struct agent *a, uint32_t job)
 {
     for (size_t i = 0; i < a->n_jobs; i++) {
         if (a->jobs[i] == job)
-            return;
+            return true;
     }
+    return false;
+}
+
+void gate_let_in(struct agent *a, uint32_t job)
+{
+    if (is_here(a, job))
+        return;
     a->jobs = mem_resize(a->jobs, a->n_jobs + 1, sizeof(*a->jobs));
     a->jobs[a->n_jobs++] = job;
 }
@@ -161,7 +169,7 @@ static void answer(struct agent *a, uint64_t id, const struct local_question *q,
                    const char *text)
 {
     if (q->what == LOCAL_PROLOG && !text)
-        has_begun(a, q->job);
+        gate_let_in(a, q->job);
     local_answer(a->local, id, !text, text);
 }
 
@@ -174,16 +182,24 @@ struct asker {
     const char *env[3];
 };
 
-/* No new work once it was told to stop, which may be while the checks run. */
-static bool refuse_stopping(struct agent *a, enum local_what what, uint64_t id)
+/*
+ * No new work once it was told to stop, which may be while the checks run. A job that was here already goes on,
+ * also with its first step on this node. Until it is known which ones these are, who asks waits.
+ */
+static bool refuse_stopping(struct agent *a, const struct local_question *q, uint64_t id)
 {
     const struct node_facts facts = {.name = a->env.node};
     _cleanup_(mem_freep) char *text = NULL;
 
-    if (what != LOCAL_PROLOG || a->stop == STOP_NOT)
+    if (q->what != LOCAL_PROLOG || a->stop == STOP_NOT || is_here(a, q->job))
         return false;
+    if (!a->ctld.listed) {
+        a->held = mem_resize(a->held, a->n_held + 1, sizeof(*a->held));
+        a->held[a->n_held++] = (struct held_question){id, *q};
+        return true;
+    }
     text = text_reason(&facts, CAUSE_STOPPING, false);
-    log_info("a job was refused, since this node is stopping");
+    log_info("a job was refused, since this node is stopping", LOG_NUM("job", q->job));
     local_answer(a->local, id, false, text);
     return true;
 }
@@ -194,7 +210,7 @@ static void on_checked(const struct check_fact *failed, size_t n, void *userdata
     /* as the bridge would write it, since the prolog drains the node with it */
     _cleanup_(mem_freep) char *text = n ? text_reason_of_check(&failed[0]) : NULL;
 
-    if (!refuse_stopping(k->agent, k->question.what, k->id))
+    if (!refuse_stopping(k->agent, &k->question, k->id))
         answer(k->agent, k->id, &k->question, text);
     free(k);
 }
@@ -215,7 +231,7 @@ static void on_question(uint64_t id, const struct local_question *q, void *userd
 
     if (q->what == LOCAL_RELEASE)
         return release(a, id, q->check);
-    if (refuse_stopping(a, q->what, id))
+    if (refuse_stopping(a, q, id))
         return;
     if (q->what == LOCAL_EPILOG)
         has_ended(a, q->job);
@@ -229,6 +245,18 @@ static void on_question(uint64_t id, const struct local_question *q, void *userd
     k->env[1] = k->uid;
     checks_run(a->checks, q->what == LOCAL_PROLOG ? CHECK_PROLOG : CHECK_EPILOG, k->env,
                on_checked, k);
+}
+
+void gate_ask_again(struct agent *a)
+{
+    struct held_question *held = a->held;
+    size_t n = a->n_held;
+
+    a->held = NULL;
+    a->n_held = 0;
+    for (size_t i = 0; i < n; i++)
+        on_question(held[i].id, &held[i].question, a);
+    free(held);
 }
 
 /* ---- the outside -------------------------------------------------------------------- */
@@ -297,5 +325,6 @@ void gate_close(struct agent *a)
     (void)sd_event_source_disable_unref(a->conf_timer);
     checks_free(a->checks);
     local_free(a->local);
-    a->local = NULL;
+    free(a->held);
+    free(a->jobs);
 }

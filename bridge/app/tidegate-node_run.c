@@ -268,7 +268,6 @@ static void tear_down(struct agent *a)
     children_free(a->children);
     sd_event_unref(a->event);
     free(a->program);
-    free(a->jobs);
 }
 
 static int exit_status(int r)

@@ -115,6 +115,8 @@ enum stop_stage {
     STOP_ENDING,    /* slurmd, then munged */
 };
 
+enum jobs_answer { JOBS_ASKING, JOBS_NONE, JOBS_SOME, JOBS_UNKNOWN };
+
 struct agent {
     sd_event *event;
     struct node_env env;
@@ -135,22 +137,35 @@ struct agent {
     enum stop_stage stop;
     int64_t tell_until, give_up_at, end_at; /* clock_mono_ms */
     bool cut_off;                           /* jobs had to be */
+    struct {                                /* what slurmctld says of jobs on this node */
+        pid_t child;                        /* that asks it; 0: none */
+        enum jobs_answer answer;
+        int64_t at;            /* of the answer */
+        int64_t unknown_since; /* 0: it has answered */
+        bool listed; /* the jobs that were here when told to stop are in `jobs` */
+    } ctld;
 
     bool checks_begun;
     sd_event_source *conf_timer;
     int64_t conf_mark[3]; /* what the file of the checks was when it was read */
     char clock[48], memory[48];
     const char *check_env[3];
-    uint32_t *jobs; /* that have passed the gate, and whose epilog has not come yet */
+    uint32_t *
+        jobs; /* that have passed the gate, or were here when told to stop; until their epilog */
     size_t n_jobs;
+    struct held_question { /* of a prolog, until it is known which jobs were here */
+        uint64_t id;
+        struct local_question question;
+    } *held;
+    size_t n_held;
 };
 
 /* The job steps that run; what cannot be counted counts as one, so that nothing is ended for want of a look. */
 uint32_t agent_steps(const struct agent *a);
-/* Whether a job is here: since its prolog, also between two steps, until its epilog has run. */
-bool agent_has_jobs(const struct agent *a);
 /* Whether a process of a job is here: a step, a prolog or an epilog. */
 bool agent_has_processes(const struct agent *a);
+/* Also one of whose job a prolog has run, and its epilog has not: it may have no process just now. */
+bool agent_has_jobs(const struct agent *a);
 void agent_set_phase(struct agent *a, enum agent_phase phase);
 
 /* Checks, and what prolog and epilog ask. -EBADMSG: the file of the checks is not right. */
@@ -158,6 +173,8 @@ int gate_open(struct agent *a, struct err *err) _must_use_;
 /* The checks of the start, and then the others: once it is known what this node has. */
 void gate_begin(struct agent *a);
 void gate_close(struct agent *a);
+void gate_let_in(struct agent *a, uint32_t job); /* it is here: its prologs may pass */
+void gate_ask_again(struct agent *a);            /* answers those that are held */
 
 /* The end, as for SIGTERM; a second time does nothing. */
 int stop_prepare(struct agent *a, struct err *err) _must_use_;

@@ -5,6 +5,7 @@
  */
 #include "app/tidegate-node_run.h"
 
+#include <stdlib.h>
 #include <sysexits.h>
 
 #include "base/clock.h"
@@ -18,6 +19,96 @@
 #define REQUEUE_MAX_MS 15000
 #define DAEMONS_MS     2000 /* before the end: for slurmd and munged */
 #define KILL_MS        600  /* before the end: for what has not ended then */
+/* slurmctld is asked for jobs, and when it does not answer for so long, this node's own knowledge has to do. */
+#define ASK_EACH_MS     1000
+#define ASK_DEADLINE_MS 5000
+#define ASK_IN_VAIN_MS  10000
+
+/* ---- jobs without a process --------------------------------------------------------- */
+
+/* "17\n23\n": the jobs that run here. What it says first is who may go on. */
+static void take_jobs(struct agent *a, const char *output)
+{
+    unsigned long job;
+    char *end;
+
+    a->ctld.answer = JOBS_NONE;
+    while ((job = strtoul(output, &end, 10)) && end != output) {
+        a->ctld.answer = JOBS_SOME;
+        if (!a->ctld.listed)
+            gate_let_in(a, (uint32_t)job);
+        output = end;
+    }
+    if (a->ctld.answer == JOBS_NONE)
+        a->n_jobs = 0; /* an epilog that never came is none of them */
+    a->ctld.unknown_since = 0;
+}
+
+static void on_asked(const struct child_end *end, void *userdata)
+{
+    struct agent *a = userdata;
+
+    a->ctld.child = 0;
+    a->ctld.at = clock_mono_ms();
+    if (!end->timed_out && end->status == 0) {
+        take_jobs(a, end->output);
+    } else {
+        if (!a->ctld.unknown_since) {
+            a->ctld.unknown_since = a->ctld.at;
+            log_warn("slurmctld does not tell which jobs are here",
+                     LOG_STR("how", child_describe(end).text),
+                     LOG_STR("output", end->output));
+        }
+        a->ctld.answer = JOBS_UNKNOWN;
+    }
+    a->ctld.listed = true;
+    gate_ask_again(a);
+    stop_look(a);
+}
+
+/* An allocation may be here of which nothing has ever run on this node. */
+static enum jobs_answer ask_ctld(struct agent *a)
+{
+    const char *argv[] = {"squeue", "-h", "-t",        "R,S,CF", "-o",
+                          "%A",     "-w", a->env.node, NULL};
+    struct child_spec spec = {.argv = argv,
+                              .capture = 4096,
+                              .deadline_ms = ASK_DEADLINE_MS,
+                              .on_end = on_asked,
+                              .userdata = a};
+    struct err err;
+
+    if (a->ctld.child)
+        return JOBS_ASKING;
+    if (a->ctld.answer != JOBS_ASKING && clock_mono_ms() - a->ctld.at < ASK_EACH_MS)
+        return a->ctld.answer;
+    a->ctld.answer = JOBS_ASKING;
+    if (daemons_facts(a->daemons).slurmd == SLURMD_OFF)
+        return JOBS_NONE; /* it has never been started, and nobody waits at the gate */
+    if (child_start(a->children, &spec, &a->ctld.child, &err) == 0)
+        return JOBS_ASKING;
+    log_warn("slurmctld cannot be asked for jobs", LOG_STR("error", err.text));
+    a->ctld.listed = true;
+    gate_ask_again(a);
+    return a->n_jobs ? JOBS_SOME : JOBS_NONE;
+}
+
+/* Whether a job is here, or may be. */
+static bool has_jobs(struct agent *a)
+{
+    enum jobs_answer answer;
+
+    if (a->ctld.listed && agent_has_processes(a)) {
+        a->ctld.answer = JOBS_ASKING; /* what was said before is old by now */
+        return true;
+    }
+    answer = ask_ctld(a);
+    if (answer == JOBS_UNKNOWN)
+        return a->n_jobs || clock_mono_ms() - a->ctld.unknown_since < ASK_IN_VAIN_MS;
+    return answer != JOBS_NONE;
+}
+
+/* ---- the stages --------------------------------------------------------------------- */
 
 static void end_daemons(struct agent *a, bool cut_off, const char *why)
 {
@@ -39,25 +130,26 @@ static void give_up(struct agent *a)
 static void look(struct agent *a)
 {
     int64_t now = clock_mono_ms();
+    bool jobs;
+
     if (a->stop == STOP_TELLING && (!a->link || !agent_link_stands(a->link) ||
                                     agent_link_answered(a->link) || now >= a->tell_until))
         a->stop = STOP_WAITING;
     if (a->stop == STOP_TELLING)
         return;
-    if (a->stop == STOP_WAITING && !agent_has_jobs(a))
+    jobs = has_jobs(a);
+    if (a->stop == STOP_WAITING && !jobs)
         return end_daemons(a, false,
                            "no job is here any more; stopping slurmd, then munged");
     if (a->stop == STOP_WAITING && now >= a->give_up_at)
         give_up(a);
     if (a->stop != STOP_GIVING_UP)
         return;
-    /* the requeued ones are no longer here, whatever their epilogs say */
-    if (!agent_has_processes(a))
+    if (!jobs)
         end_daemons(a, true, "the jobs are cut off; stopping slurmd, then munged");
     else if (now >= a->end_at - DAEMONS_MS)
         end_daemons(a, true,
-                    "job steps still run and are cut off; stopping slurmd, then "
-                    "munged");
+                    "jobs still run and are cut off; stopping slurmd, then munged");
 }
 
 void stop_look(struct agent *a)
@@ -99,7 +191,7 @@ void stop_begin(struct agent *a, const char *why)
     log_info(
         "stopping: no new jobs; those that run have until the end of the grace period",
         LOG_STR("asked_by", why), LOG_NUM("grace_s", a->env.grace_ms / 1000),
-        LOG_NUM("steps", agent_steps(a)));
+        LOG_NUM("jobs", (int64_t)a->n_jobs), LOG_NUM("steps", agent_steps(a)));
     agent_set_phase(a, AGENT_STOPPING);
     stop_look(a);
 }

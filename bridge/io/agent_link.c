@@ -19,7 +19,7 @@
 
 #define CONNECT_MS     3000
 #define SPEAK_MS       10000 /* the bridge's CHALLENGE, and its answer to a greeting */
-#define GREET_MS       5000  /* munged makes a credential in a few ms */
+#define GREET_MS       4000 /* munged makes a credential in a few ms; the bridge waits 5 s */
 
 #define RETRY_MIN_MS   50
 #define RETRY_MAX_MS   2000 /* refused by a bridge that does not lead: the other one may */
