@@ -9,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAME     "(slurmstepd)"
-#define STAT_MAX 64 /* bytes of stat: pid, name, state and parent stand within */
+#define NAME       "(slurmstepd)"
+#define STAT_MAX   64   /* bytes of stat: pid, name, state and parent stand within */
+#define STATUS_MAX 1024 /* bytes of status: the uids stand within */
 
 struct process {
     bool is_step; /* by its name */
@@ -46,6 +47,26 @@ static int read_process(int proc, const char *pid, struct process *ret)
     return 0;
 }
 
+/* Any program may call itself so, but not as root. What cannot be told is taken for a step. */
+static bool is_roots(int proc, const char *pid)
+{
+    char path[32], text[STATUS_MAX + 1];
+    const char *at;
+    unsigned uid = 0;
+    ssize_t n;
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "%.20s/status", pid);
+    fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno != ENOENT;
+    n = read(fd, text, STATUS_MAX);
+    (void)close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    at = strstr(text, "\nUid:\t");
+    return !at || sscanf(at, "\nUid:\t%u", &uid) != 1 || uid == 0;
+}
+
 static int look(DIR *dir, pid_t pid1, pid_t slurmd, struct steps *ret)
 {
     const struct dirent *e;
@@ -56,7 +77,7 @@ static int look(DIR *dir, pid_t pid1, pid_t slurmd, struct steps *ret)
 
         if (e->d_name[0] >= '1' && e->d_name[0] <= '9')
             r = read_process(fd, e->d_name, &p);
-        ret->running += p.is_step && p.parent == pid1;
+        ret->running += p.is_step && p.parent == pid1 && is_roots(fd, e->d_name);
         ret->begun += slurmd && p.parent == slurmd;
     }
     return r < 0 ? r : -errno;

@@ -36,20 +36,36 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void add(const char *pid, const char *stat)
+static void write_file(const char *pid, const char *name, const char *text)
 {
     char path[64];
     FILE *f;
+
+    (void)snprintf(path, sizeof(path), "%s/%s/%s", proc, pid, name);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void add_as(const char *pid, const char *stat, unsigned uid)
+{
+    char path[64], status[128];
 
     (void)snprintf(path, sizeof(path), "%s/%s", proc, pid);
     assert_int_equal(mkdir(path, 0700), 0);
     if (!stat)
         return;
-    (void)snprintf(path, sizeof(path), "%s/%s/stat", proc, pid);
-    f = fopen(path, "w");
-    assert_non_null(f);
-    assert_true(fputs(stat, f) >= 0);
-    assert_int_equal(fclose(f), 0);
+    write_file(pid, "stat", stat);
+    (void)snprintf(status, sizeof(status),
+                   "Name:\tUid:\t0\nState:\tS (sleeping)\nUid:\t%u\t0\t0\t0\nGid:\t0\n",
+                   uid);
+    write_file(pid, "status", status);
+}
+
+static void add(const char *pid, const char *stat)
+{
+    add_as(pid, stat, 0);
 }
 
 static void test_who_counts(void **state)
@@ -67,6 +83,8 @@ static void test_who_counts(void **state)
     add("534", "534 (slurmstepd) S 10 529 529 0 -1\n"); /* slurmd has not let it go yet */
     add("535", "535 (my (slurmstepd) S 1) S 7 1 1 0 -1\n");
     add("536", NULL); /* gone */
+    /* a user's program by that name, whose parent has gone */
+    add_as("537", "537 (slurmstepd) S 1 537 537 0 -1\n", 1000);
     add("self", "530 (slurmstepd) S 1 529 529 0 -1\n");
     add("540", "540 (prolog) S 10 10 10 0 -1\n");
     add("541", "541 (prolog) Z 10 10 10 0 -1\n");
@@ -89,15 +107,27 @@ static void test_what_cannot_be_read_is_not_none(void **state)
     assert_int_equal(s.running, 99);
 }
 
-/* A real process of that name. */
+/* A real process of that name, and one of a user. */
 static void test_real(void **state)
 {
     struct steps s;
-    pid_t pid;
+    pid_t pid, user;
 
     (void)state;
     assert_int_equal(steps_look("/proc", getpid(), 0, &s, NULL), 0);
     assert_int_equal(s.running, 0);
+    user = fork();
+    assert_true(user >= 0);
+    if (user == 0) {
+        if (setresuid(1000, 1000, 1000) < 0)
+            _exit(1);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)prctl(PR_SET_NAME, "slurmstepd");
+        (void)prctl(PR_SET_DUMPABLE, 0); /* root owns its files in /proc, then */
+        (void)raise(SIGSTOP);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(user, NULL, WUNTRACED), user);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -113,6 +143,8 @@ static void test_real(void **state)
     assert_int_equal(steps_look("/proc", getpid(), 0, &s, NULL), 0); /* a zombie */
     assert_int_equal(s.running, 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
+    (void)kill(user, SIGKILL);
+    assert_int_equal(waitpid(user, NULL, 0), user);
 }
 
 int main(void)
