@@ -6,6 +6,7 @@
 #include "app/tidegate-node_run.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
 
 #include "base/clock.h"
@@ -26,43 +27,53 @@
 
 /* ---- jobs without a process --------------------------------------------------------- */
 
-/* "17\n23\n": the jobs that run here. What it says first is who may go on. */
-static void take_jobs(struct agent *a, const char *output)
+/* "17\n23\n": the jobs that run here. What it says first is who may go on. Beside them stands what the libraries
+ * have to say, which alone is no answer. */
+static enum jobs_answer take_jobs(struct agent *a, const char *output)
 {
-    unsigned long job;
-    char *end;
+    enum jobs_answer answer = JOBS_NONE;
 
-    a->ctld.answer = JOBS_NONE;
-    while ((job = strtoul(output, &end, 10)) && end != output) {
-        a->ctld.answer = JOBS_SOME;
-        if (!a->ctld.listed)
-            gate_let_in(a, (uint32_t)job);
-        output = end;
+    for (const char *line = output; *line;) {
+        size_t digits = strspn(line, "0123456789"), n = strcspn(line, "\n");
+
+        if (digits && digits == n && line[n]) {
+            answer = JOBS_SOME;
+            if (!a->ctld.listed)
+                gate_let_in(a, (uint32_t)strtoul(line, NULL, 10));
+        } else if (n && answer == JOBS_NONE) {
+            answer = JOBS_UNKNOWN;
+        }
+        line += n + (line[n] != '\0');
     }
-    if (a->ctld.answer == JOBS_NONE)
+    return answer;
+}
+
+static void take_answer(struct agent *a, enum jobs_answer answer, const char *how,
+                        const char *output)
+{
+    a->ctld.answer = answer;
+    a->ctld.at = clock_mono_ms();
+    if (answer == JOBS_NONE)
         a->n_jobs = 0; /* an epilog that never came is none of them */
-    a->ctld.unknown_since = 0;
+    if (answer != JOBS_UNKNOWN) {
+        a->ctld.unknown_since = 0;
+    } else if (!a->ctld.unknown_since) {
+        a->ctld.unknown_since = a->ctld.at;
+        log_warn("slurmctld does not tell which jobs are here", LOG_STR("how", how),
+                 LOG_STR("output", output));
+    }
+    a->ctld.listed = true;
+    gate_ask_again(a);
 }
 
 static void on_asked(const struct child_end *end, void *userdata)
 {
     struct agent *a = userdata;
+    bool good = !end->timed_out && end->status == 0;
 
     a->ctld.child = 0;
-    a->ctld.at = clock_mono_ms();
-    if (!end->timed_out && end->status == 0) {
-        take_jobs(a, end->output);
-    } else {
-        if (!a->ctld.unknown_since) {
-            a->ctld.unknown_since = a->ctld.at;
-            log_warn("slurmctld does not tell which jobs are here",
-                     LOG_STR("how", child_describe(end).text),
-                     LOG_STR("output", end->output));
-        }
-        a->ctld.answer = JOBS_UNKNOWN;
-    }
-    a->ctld.listed = true;
-    gate_ask_again(a);
+    take_answer(a, good ? take_jobs(a, end->output) : JOBS_UNKNOWN,
+                child_describe(end).text, end->output);
     stop_look(a);
 }
 
@@ -87,10 +98,8 @@ static enum jobs_answer ask_ctld(struct agent *a)
         return JOBS_NONE; /* it has never been started, and nobody waits at the gate */
     if (child_start(a->children, &spec, &a->ctld.child, &err) == 0)
         return JOBS_ASKING;
-    log_warn("slurmctld cannot be asked for jobs", LOG_STR("error", err.text));
-    a->ctld.listed = true;
-    gate_ask_again(a);
-    return a->n_jobs ? JOBS_SOME : JOBS_NONE;
+    take_answer(a, JOBS_UNKNOWN, err.text, "");
+    return JOBS_UNKNOWN;
 }
 
 /* Whether a job is here, or may be. */

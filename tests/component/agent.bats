@@ -261,6 +261,23 @@ no_zombies() {
     [ -e "$RUN/alice/done" ]
 }
 
+@test "told to stop with an allocation, and Slurm's libraries have something to say: waited for all the same" {
+    up n1
+    install -d -o alice "$RUN/alice"
+    rm -f "$RUN/alice/done"
+    cp /usr/bin/squeue "$LOGS/squeue.real"
+    printf '#!/bin/sh\necho "squeue: error: If munged is up, restart with --num-threads=10" >&2\nexec "%s" "$@"\n' "$LOGS/squeue.real" >"$LOGS/squeue"
+    chmod 755 "$LOGS/squeue"
+    in_pod n1 mount --bind "$LOGS/squeue" /usr/bin/squeue
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    spawn salloc as_alice salloc -w n1 -n1 --mem=100 -D "$RUN/alice" bash -c 'touch said; sleep 4; srun -D / true && touch done'
+    eventually 15 test -e "$RUN/alice/said"
+    kill -TERM "$(agent n1)"
+    eventually 30 ended n1
+    [ "$(status_of n1)" = 0 ]
+    [ -e "$RUN/alice/done" ]
+}
+
 @test "told to stop while slurmctld is away: what this node knows itself has to do" {
     up n1
     stop slurmctld
