@@ -91,7 +91,7 @@ static void on_asked(const struct agent_asked *asked, void *userdata)
     case AGENT_ASK_RESTART_SLURMD:
         log_info("the bridge asks for slurmd to register anew, with a fresh line");
         a->restart_slurmd = true;
-        shape_measure(a->shape);
+        shape_measure(a->shape, true);
         break;
     case AGENT_ASK_RUN_CHECKS:
         if (a->checks)
@@ -179,10 +179,23 @@ static int on_signal(sd_event_source *s, const struct signalfd_siginfo *si,
     return 0;
 }
 
+/* For a person who has just resized the pod, and does not want to wait. */
+static int on_hangup(sd_event_source *s, const struct signalfd_siginfo *si,
+                     void *userdata)
+{
+    const struct agent *a = userdata;
+
+    (void)s;
+    (void)si;
+    if (a->shape)
+        shape_measure(a->shape, false);
+    return 0;
+}
+
 /* Children get an empty mask again (io/children). */
 static int take_signals(struct agent *a, struct err *err)
 {
-    static const int signals[] = {SIGTERM, SIGINT};
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
     sigset_t set;
     int r = 0;
 
@@ -192,7 +205,8 @@ static int take_signals(struct agent *a, struct err *err)
         (void)sigaddset(&set, signals[i]);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     for (size_t i = 0; i < TG_LEN(signals) && r >= 0; i++)
-        r = sd_event_add_signal(a->event, NULL, signals[i], on_signal, a);
+        r = sd_event_add_signal(a->event, NULL, signals[i],
+                                signals[i] == SIGHUP ? on_hangup : on_signal, a);
     return r < 0 ? err_set(err, r, "cannot listen to signals: %s", strerror(-r)) : 0;
 }
 

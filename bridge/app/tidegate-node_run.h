@@ -88,7 +88,7 @@ struct shape_host {
     struct children *children;
     const struct node_env *env;
     const char *program; /* ours, for `line --json` */
-    /* The line was measured: the first time, when it is another one, or when shape_measure() had asked. */
+    /* The line was measured: the first time, when it is another one, or when shape_measure() had asked for it. */
     void (*on_line)(const struct node_line *line, const char *conf, void *userdata);
     /* It can never be: a configuration that leaves nothing, at the first time. */
     void (*on_hopeless)(void *userdata);
@@ -100,8 +100,8 @@ int shape_new(sd_event *event, const struct shape_host *host, struct shape **ret
               struct err *err) _must_use_;
 void shape_free(struct shape *s);
 TG_DEFINE_FREEP(struct shape, shape_free);
-/* Now, and on_line is called whatever it finds. */
-void shape_measure(struct shape *s);
+/* Now, not when its turn comes; with `tell` on_line is called whatever it finds. */
+void shape_measure(struct shape *s, bool tell);
 /* As slurmd is told it, with what a person has set; cpus 0: not known yet. */
 const struct node_line *shape_line(const struct shape *s);
 

@@ -149,9 +149,9 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
     return 0;
 }
 
-void shape_measure(struct shape *s)
+void shape_measure(struct shape *s, bool tell)
 {
-    s->asked = true;
+    s->asked |= tell;
     measure(s);
 }
 
