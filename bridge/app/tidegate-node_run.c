@@ -9,13 +9,16 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "app/tidegate-node.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "io/local.h"
 #include "io/steps.h"
 
 static struct steps look(const struct agent *a)
@@ -289,6 +292,8 @@ static int exit_status(int r)
     switch (r) {
     case -EPERM:
         return EX_NOPERM;
+    case -EBUSY:
+        return EX_UNAVAILABLE;
     case -EINVAL:
     case -ENOENT:
     case -EACCES:
@@ -298,6 +303,24 @@ static int exit_status(int r)
     default:
         return EX_SOFTWARE;
     }
+}
+
+/* A second one in the same container would take munged's socket from the first. Held until the end. */
+static int be_alone(struct err *err)
+{
+    int fd;
+
+    if (mkdir(RUN_DIRECTORY, 0700) < 0 && errno != EEXIST)
+        return err_set(err, -errno, "cannot make " RUN_DIRECTORY ": %s", strerror(errno));
+    fd = open(RUN_DIRECTORY "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_set(err, -errno, "cannot open " RUN_DIRECTORY "/lock: %s",
+                       strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return err_set(err, -EBUSY,
+                       "an agent runs in this container already, and nothing is started "
+                       "beside it; see " TG_NODE_PROGRAM " --help for what can be asked");
+    return 0;
 }
 
 static int run(struct agent *a, struct err *err)
@@ -311,7 +334,9 @@ static int run(struct agent *a, struct err *err)
             err, -EPERM,
             "this runs as uid %u, expected 0: slurmd starts jobs as their users",
             getuid());
-    r = set_up(a, err);
+    r = be_alone(err);
+    if (r == 0)
+        r = set_up(a, err);
     if (r < 0)
         return r;
     log_info("started", LOG_STR("version", TIDEGATE_VERSION),

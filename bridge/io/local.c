@@ -83,7 +83,7 @@ static bool parse_question(const char *text, struct local_question *ret)
     char what[16];
     int end = 0;
 
-    *ret = (struct local_question){0};
+    *ret = (struct local_question){.what = LOCAL_PROLOG};
     if (parse_release(text, ret))
         return true;
     if (strchr(text, '-') ||

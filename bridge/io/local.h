@@ -15,7 +15,8 @@
 #include "base/mem.h"
 #include "codec/checkconf.h"
 
-#define LOCAL_SOCKET   "/run/tidegate/agent.sock"
+#define RUN_DIRECTORY  "/run/tidegate"
+#define LOCAL_SOCKET   RUN_DIRECTORY "/agent.sock"
 #define LOCAL_TEXT_MAX 256 /* bytes of an answer's sentence, with the NUL */
 
 enum local_what {

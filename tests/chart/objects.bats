@@ -218,7 +218,7 @@ tidegate pools/status  patch" ]
 @test "a pool's checks are the default ones with its own changes, as the agent reads them" {
     checks='named("ConfigMap"; "tidegate-node-day-checks").data["checks.json"] | fromjson.checks'
     run -0 ask "$checks | map(.name) | join(\" \")" -f "$chart/ci/full-values.yaml"
-    [ "$output" = "clock ecc gpu leftovers memory munge root scratch spool tmp" ]
+    [ "$output" = "ecc gpu leftovers memory munge root scratch spool tmp" ]
     # A key of a check replaces that key, the others stay.
     holds "$checks"' | map(select(.name == "ecc")) == [{name: "ecc", command: ["tidegate-node", "check", "ecc"],
         period: 600, fail: {times: 1}, clear: "boot"}]' -f "$chart/ci/full-values.yaml"
@@ -227,10 +227,10 @@ tidegate pools/status  patch" ]
     # The other pool has what the chart has, but for what is off for all.
     run -0 ask 'named("ConfigMap"; "tidegate-node-0-checks").data["checks.json"] | fromjson.checks | map(.name)
         | join(" ")' -f "$chart/ci/full-values.yaml" --set poolDefaults.checks.munge=null
-    [ "$output" = "clock ecc gpu leftovers memory root spool tmp" ]
+    [ "$output" = "ecc gpu leftovers memory root spool tmp" ]
     run -0 ask 'named("ConfigMap"; "tidegate-node-gpu-checks").data["checks.json"] | fromjson.checks | map(.name)
         | join(" ")' -f "$chart/ci/cgroup-values.yaml"
-    [ "$output" = "clock ecc gpu leftovers memory munge root spool" ]
+    [ "$output" = "ecc gpu leftovers memory munge root spool" ]
 }
 
 @test "programs of the site's own are mounted executable where prolog, epilog and checks look for them" {

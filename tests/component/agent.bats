@@ -405,6 +405,15 @@ refuses() {
 
 ticks_of() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
 # The footprint with a live link, slurmd, a job and five checks. The time is only printed: a test never depends on it.
+@test "a second agent in the pod is refused with a sentence, and the first goes on" {
+    up n1
+    run in_pod n1 env NODE_NAME=n1 POD_UID=uid-n1 POOL=hpc SLURMCTLD_IP="$IP" "$(readlink -f "$TIDEGATE_BUILD/tidegate-node")" run
+    echo "$status: $output"
+    [ "$status" = 69 ]
+    [[ $output == *'an agent runs in this container already'* ]]
+    as_alice srun -w n1 --mem=100 true
+}
+
 @test "it is small: less than 8 MiB" {
     ear n1
     cat >"$RUN/pods/n1/checks/checks.json" <<'EOF'
