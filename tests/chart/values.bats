@@ -123,7 +123,7 @@ END
     refused 'the check "leftovers" of "hpc" has a deadline of 60 s' --set poolDefaults.checks.leftovers.deadline=60
     refused 'the check "x" of "hpc" runs /etc/tidegate/check-scripts/x.sh, but checkScripts has no "x.sh"' \
         --set-json 'poolDefaults={"checks":{"x":{"command":["/etc/tidegate/check-scripts/x.sh"]}}}'
-    refused '"a" has 69 checks, expected at most 64' --set-json \
+    refused '"a" has 68 checks, expected at most 64' --set-json \
         "pools=[{\"name\":\"a\",\"checks\":{$(printf '"c%d":{"command":["true"]},' {1..59})\"c60\":{\"command\":[\"true\"]}}}]"
     # What is switched off needs nothing.
     render --set-json 'pools=[{"name":"a","checks":{"root":null,"none":null}}]' >/dev/null
