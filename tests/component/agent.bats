@@ -268,7 +268,7 @@ no_zombies() {
     cp /usr/bin/squeue "$LOGS/squeue.real"
     printf '#!/bin/sh\necho "squeue: error: If munged is up, restart with --num-threads=10" >&2\nexec "%s" "$@"\n' "$LOGS/squeue.real" >"$LOGS/squeue"
     chmod 755 "$LOGS/squeue"
-    in_pod n1 mount --bind "$LOGS/squeue" /usr/bin/squeue
+    inside n1 mount --bind "$LOGS/squeue" /usr/bin/squeue
     # shellcheck disable=SC2016 # expanded by the inner shell
     spawn salloc as_alice salloc -w n1 -n1 --mem=100 -D "$RUN/alice" bash -c 'touch said; sleep 4; srun -D / true && touch done'
     eventually 15 test -e "$RUN/alice/said"
@@ -407,7 +407,7 @@ ticks_of() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
 # The footprint with a live link, slurmd, a job and five checks. The time is only printed: a test never depends on it.
 @test "a second agent in the pod is refused with a sentence, and the first goes on" {
     up n1
-    run in_pod n1 env NODE_NAME=n1 POD_UID=uid-n1 POOL=hpc SLURMCTLD_IP="$IP" "$(readlink -f "$TIDEGATE_BUILD/tidegate-node")" run
+    run inside n1 env NODE_NAME=n1 POD_UID=uid-n1 POOL=hpc SLURMCTLD_IP="$IP" "$(readlink -f "$TIDEGATE_BUILD/tidegate-node")" run
     echo "$status: $output"
     [ "$status" = 69 ]
     [[ $output == *'an agent runs in this container already'* ]]
