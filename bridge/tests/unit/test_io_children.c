@@ -298,9 +298,13 @@ static void test_child_gets_a_clean_slate(void **state)
     struct fixture *f = *state;
 
     (void)signal(SIGPIPE, SIG_IGN);
-    start(f, (struct child_spec){
-                 .argv = SHELL("grep -E '^Sig(Blk|Ign)' /proc/$$/status; ls /proc/$$/fd"),
-                 .capture = 1000});
+    start(
+        f,
+        (struct child_spec){
+            /* 32 and 33 are glibc's own: who ignores them hands that on, whatever a program does */
+            .argv = SHELL("grep -E '^Sig(Blk|Ign)' /proc/$$/status | "
+                          "sed 's/[01][08]0000000$/000000000/'; ls /proc/$$/fd"),
+            .capture = 1000});
     run_until(f, &f->ends, 1);
     assert_string_equal(f->output,
                         "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"
