@@ -302,7 +302,7 @@ static void test_child_gets_a_clean_slate(void **state)
         f,
         (struct child_spec){
             /* 32 and 33 are glibc's own: who ignores them hands that on, whatever a program does */
-            .argv = SHELL("grep -E '^Sig(Blk|Ign)' /proc/$$/status | "
+            .argv = SHELL("grep -E '^Sig(Blk|Ign)' /proc/self/status | "
                           "sed 's/[01][08]0000000$/000000000/'; ls /proc/$$/fd"),
             .capture = 1000});
     run_until(f, &f->ends, 1);
