@@ -309,6 +309,11 @@ static bool prove_first(const struct look *l, struct verdict *v)
 {
     const char *instance = l->f->agent ? l->f->agent->instance : NULL;
 
+    if (l->p->agents && l->f->pool->qualify &&
+        l->f->slurm->extra_state == EXTRA_FOREIGN) {
+        v->why = WHY_NO_LEDGER;
+        return false;
+    }
     if (!must_prove(l, v) || instance_is(instance, v->ledger.proved))
         return true;
     if (mem_same_str(instance, l->f->qualify.instance))

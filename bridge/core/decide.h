@@ -92,6 +92,7 @@ enum why {
     WHY_NO_AGENT,   /* fine in Kubernetes, but its agent has not reported */
     WHY_STARTING,   /* its agent is there, but not up: it starts, or stops */
     WHY_QUALIFYING, /* it proves itself before it takes jobs */
+    WHY_NO_LEDGER, /* it is to prove itself, but a foreign Extra leaves no place to note that */
     WHY_COUNT_,
 };
 

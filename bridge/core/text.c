@@ -318,6 +318,10 @@ char *text_why(const struct node_facts *f, const struct verdict *v)
     case WHY_QUALIFYING:
         return mem_strdup("It proves itself by a PMIx job in a reservation of its own, "
                           "before it takes other jobs.");
+    case WHY_NO_LEDGER:
+        return mem_strdup(
+            "Its pool wants it to prove itself before it takes jobs, but its Extra "
+            "holds a text that is not Tidegate's, so nothing could note that.");
     case WHY_COUNT_:
         break;
     }
@@ -397,6 +401,10 @@ char *text_ends(const struct node_facts *f, const struct verdict *v)
         return mem_strdup(
             "The job's end decides: resumed for all when it has passed, else "
             "drained with what went wrong.");
+    case WHY_NO_LEDGER:
+        return mem_printf("`scontrol update nodename=%s extra=` lets Tidegate go on; "
+                          "`scontrol update nodename=%s state=resume` takes it as it is.",
+                          f->name, f->name);
     case WHY_HEALTHY:
     case WHY_NOT_OURS:
     case WHY_RESUMING:

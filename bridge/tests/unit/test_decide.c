@@ -375,7 +375,7 @@ static const char *why_name(enum why w)
         [WHY_SILENT] = "silent",         [WHY_INVALID_REG] = "invalid-reg",
         [WHY_RESUMING] = "resuming",     [WHY_NOT_READY_YET] = "not-ready-yet",
         [WHY_NO_AGENT] = "no-agent",     [WHY_STARTING] = "starting",
-        [WHY_QUALIFYING] = "qualifying",
+        [WHY_QUALIFYING] = "qualifying", [WHY_NO_LEDGER] = "no-ledger",
     };
 
     return names[w] ? names[w] : "(no name in test_decide.c)";
