@@ -148,10 +148,10 @@ static int exit_status(int code)
 
 /*
  * Behind one address stand several bridges, and only the one that leads hears the nodes' agents: its answer
- * is the better one. Each try may come to another bridge.
+ * is the better one. Each try comes to any of them, so that of two each second try is in vain.
  */
-#define TRIES         8
-#define TRIES_KUBECTL 3 /* each takes a quarter of a second */
+#define TRIES         24 /* all in vain: once in 16 million */
+#define TRIES_KUBECTL 8  /* once in 256; each takes a quarter of a second */
 
 static bool leads(const cJSON *answer)
 {
