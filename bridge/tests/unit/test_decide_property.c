@@ -8,11 +8,6 @@
 #include "tests/unit/titled.h"
 #include "tests/unit/walk.h"
 
-#ifdef __SANITIZE_ADDRESS__
-#define WALKS 20000 /* there each takes ten times as long */
-#else
-#define WALKS 200000
-#endif
 #define EVENTS_MAX 24
 
 static struct {
@@ -20,37 +15,16 @@ static struct {
     size_t n;
 } found[WALK_BROKEN_];
 
-static uint64_t env_number(const char *name, uint64_t otherwise)
-{
-    const char *s = getenv(name);
-
-    return s && *s ? strtoull(s, NULL, 0) : otherwise;
-}
-
-/* splitmix64 */
-static uint64_t next(uint64_t *seed)
-{
-    uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 static size_t make_walk(uint64_t *seed, uint8_t *events)
 {
-    size_t n = 1 + next(seed) % EVENTS_MAX;
-
-    for (size_t i = 0; i < n; i++)
-        events[i] = (uint8_t)(next(seed) % WALK_EVENTS_);
-    return n;
+    return events_make(seed, events, EVENTS_MAX, WALK_EVENTS_);
 }
 
 static int walk_all(void **state)
 {
     const struct policy policy = POLICY_DEFAULT;
-    uint64_t walks = env_number("TIDEGATE_WALKS", WALKS),
-             seed = env_number("TIDEGATE_SEED", 1);
+    uint64_t walks = events_env("TIDEGATE_WALKS", EVENTS_WALKS),
+             seed = events_env("TIDEGATE_SEED", 1);
 
     (void)state;
     for (uint64_t i = 0; i < walks; i++) {

@@ -11,6 +11,7 @@
 
 #include "core/plan.h"
 #include "core/text.h"
+#include "tests/unit/events.h"
 #include "tests/unit/sim.h"
 
 enum walk_event {
@@ -591,32 +592,22 @@ static inline enum walk_broken walk(const uint8_t *events, size_t n,
     return w.broken;
 }
 
-/* Takes away every event that the break does not need. Returns how many are left. */
+static inline int walk_breaks(const uint8_t *events, size_t n,
+                              const struct policy *policy)
+{
+    size_t step;
+
+    return (int)walk(events, n, policy, &step);
+}
+
 static inline size_t walk_shrink(uint8_t *events, size_t n, const struct policy *policy)
 {
-    enum walk_broken what = walk(events, n, policy, &n);
-
-    for (size_t i = 0; what && i < n;) {
-        uint8_t cut = events[i];
-        size_t step;
-
-        memmove(events + i, events + i + 1, n - i - 1);
-        if (walk(events, n - 1, policy, &step) == what) {
-            n--;
-            i = 0;
-        } else {
-            memmove(events + i + 1, events + i, n - i - 1);
-            events[i++] = cut;
-        }
-    }
-    return n;
+    return events_shrink(events, n, policy, walk_breaks);
 }
 
 static inline void walk_print(FILE *f, const uint8_t *events, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        fprintf(f, "%s%s", i ? ", " : "", walk_event_names[events[i] % WALK_EVENTS_]);
-    fprintf(f, "\n");
+    events_print(f, events, n, walk_event_names, WALK_EVENTS_);
 }
 
 #endif

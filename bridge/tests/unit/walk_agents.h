@@ -11,6 +11,7 @@
 
 #include "core/plan.h"
 #include "core/text.h"
+#include "tests/unit/events.h"
 #include "tests/unit/sim.h"
 
 #define AWALK_EVENTS(X)                                                                  \
@@ -671,32 +672,22 @@ static inline enum awalk_broken awalk(const uint8_t *events, size_t n,
     return w.broken;
 }
 
-/* Takes away every event that the break does not need. Returns how many are left. */
+static inline int awalk_breaks(const uint8_t *events, size_t n,
+                               const struct policy *policy)
+{
+    size_t step;
+
+    return (int)awalk(events, n, policy, &step);
+}
+
 static inline size_t awalk_shrink(uint8_t *events, size_t n, const struct policy *policy)
 {
-    enum awalk_broken what = awalk(events, n, policy, &n);
-
-    for (size_t i = 0; what && i < n;) {
-        uint8_t cut = events[i];
-        size_t step;
-
-        memmove(events + i, events + i + 1, n - i - 1);
-        if (awalk(events, n - 1, policy, &step) == what) {
-            n--;
-            i = 0;
-        } else {
-            memmove(events + i + 1, events + i, n - i - 1);
-            events[i++] = cut;
-        }
-    }
-    return n;
+    return events_shrink(events, n, policy, awalk_breaks);
 }
 
 static inline void awalk_print(FILE *f, const uint8_t *events, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        fprintf(f, "%s%s", i ? ", " : "", awalk_event_names[events[i] % AWALK_EVENTS_]);
-    fprintf(f, "\n");
+    events_print(f, events, n, awalk_event_names, AWALK_EVENTS_);
 }
 
 #endif
