@@ -193,6 +193,13 @@ int check_expect_names(const struct check_call *c, size_t min, size_t max,
     return 0;
 }
 
+int check_read_only_options(struct check_call *c, const struct check_option *options)
+{
+    int r = check_read_options(c, options);
+
+    return r ? r : check_expect_names(c, 0, 0, "no further word");
+}
+
 /* ---- the verb ---------------------------------------------------------------------- */
 
 /* By the agent, which keeps what the checks have found. */

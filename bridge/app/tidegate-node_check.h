@@ -39,6 +39,9 @@ int check_read_options(struct check_call *c, const struct check_option *options)
 /* With at least `min` and at most `max` names, which the usage sentence calls `what`. */
 int check_expect_names(const struct check_call *c, size_t min, size_t max,
                        const char *what) _must_use_;
+/* Both, for a check that takes no names. */
+int check_read_only_options(struct check_call *c, const struct check_option *options)
+    _must_use_;
 
 int check_failed(const char *fmt, ...) _printf_(1, 2); /* prints, returns 1 */
 int check_good(const char *fmt, ...) _printf_(1, 2);   /* prints, returns 0 */

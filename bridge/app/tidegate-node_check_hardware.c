@@ -123,10 +123,8 @@ int check_ecc(struct check_call *c)
     };
     size_t controllers;
     glob_t all;
-    int r = check_read_options(c, options);
+    int r = check_read_only_options(c, options);
 
-    if (r == 0)
-        r = check_expect_names(c, 0, 0, "no further word");
     if (r)
         return r;
     find_files(c, "/sys/devices/system/edac/mc/mc[0-9]*", &all);
@@ -317,10 +315,8 @@ int check_gpu(struct check_call *c)
     };
     size_t n;
     glob_t all;
-    int r = check_read_options(c, options);
+    int r = check_read_only_options(c, options);
 
-    if (r == 0)
-        r = check_expect_names(c, 0, 0, "no further word");
     if (r)
         return r;
     find_files(c, "/dev/nvidia[0-9]*", &all);

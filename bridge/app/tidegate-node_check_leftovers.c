@@ -230,10 +230,8 @@ int check_leftovers(struct check_call *c)
     size_t n, left, zombies;
     bool good;
     pid_t agent;
-    int r = check_read_options(c, options);
+    int r = check_read_only_options(c, options);
 
-    if (r == 0)
-        r = check_expect_names(c, 0, 0, "no further word");
     if (r)
         return r;
     agent = find_agent(c);

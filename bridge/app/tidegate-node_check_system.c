@@ -37,10 +37,8 @@ int check_memory(struct check_call *c)
         {"--min-available-percent", .number = &percent},
         {0},
     };
-    int r = check_read_options(c, options);
+    int r = check_read_only_options(c, options);
 
-    if (r == 0)
-        r = check_expect_names(c, 0, 0, "no further word");
     if (r)
         return r;
     total = meminfo(c, "MemTotal");
@@ -77,10 +75,8 @@ int check_clock(struct check_call *c)
         {"--max-ms", .number = &max},
         {0},
     };
-    int r = check_read_options(c, options);
+    int r = check_read_only_options(c, options);
 
-    if (r == 0)
-        r = check_expect_names(c, 0, 0, "no further word");
     if (r)
         return r;
     if (!getenv("TIDEGATE_CLOCK_OFFSET_MS"))
@@ -109,10 +105,8 @@ int check_munge(struct check_call *c)
     struct buf text = BUF_INIT(4UL * CRED_PAYLOAD_MAX);
     struct cred cred = {0};
     struct err err = {""};
-    int r = check_read_options(c, options);
+    int r = check_read_only_options(c, options);
 
-    if (r == 0)
-        r = check_expect_names(c, 0, 0, "no further word");
     if (r)
         return r;
     r = cred_encode(NULL, geteuid(), payload, sizeof(payload), &text, &err);
