@@ -41,10 +41,11 @@ server_up() {
 }
 attack() { timeout 60 tests/component/attack.py "$@"; }
 
-said() { grep '^{' "$LOGS/server.log" | tail -n 1 | jq -e "$1"; }
+heard() { grep '^{' "$LOGS/server.log" | tail -n 1; }
+said() { heard | jq -e "$1"; }
 # link_is NODE yes|no
 link_is() { said ".nodes.$1.linked == \"$2\""; }
-count() { said ".$1" || true; }
+count() { heard | jq ".$1"; }
 
 # honest: an agent is linked within 2 s and stays so.
 honest() {
